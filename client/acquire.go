@@ -15,7 +15,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// acquireCall is one call of Acquire or TryAcquire.
 type acquireCall struct {
 	handle     *Handle
 	token      []byte // of the handle, the same in every attempt
@@ -23,9 +22,9 @@ type acquireCall struct {
 	mode       api.LockMode
 	options    lockOptions
 	ticket     []byte           // for the place in the queue
-	queued     *chubbypb.Queued // the newest position; nil before the first
-	since      session.Instant  // when that came first
-	lastTry    *api.Error       // of the last try without a queue place; nil if there was none
+	queued     *chubbypb.Queued // the newest position, or nil
+	since      session.Instant  // when the first came
+	lastTry    *api.Error       // of the last try without a queue place, or nil
 	granted    *chubbypb.Granted
 }
 
@@ -50,19 +49,15 @@ func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOpti
 	return a, nil
 }
 
-// Acquire waits in the lock's queue and returns the lock. If ctx ends first, the
-// error is DeadlineExceeded or Cancelled and names the last known holders, and the
-// request is withdrawn in the background: the lock is not held, and if it was granted
-// meanwhile it is released. A second Acquire through a handle that holds the lock
-// fails with LockHeld: locks are not recursive. (Requests of other goroutines that came
-// before the handle had the lock wait for it behind each other. Whether one came before is
-// a matter of microseconds: goroutines that are to exclude each other need a handle each,
-// as Client.Acquire gives them.)
+// Acquire waits in the lock's queue and returns the lock. If ctx ends first, the error is DeadlineExceeded or
+// Cancelled and names the last known holders. The client then withdraws the request in the background, or
+// releases a lock granted meanwhile. Locks are not recursive: a second Acquire through a handle that holds
+// the lock fails with LockHeld. (Requests of other goroutines from before the grant queue behind each other,
+// which microseconds decide: goroutines that exclude each other need a handle each, as with Client.Acquire.)
 //
-// At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in
-// queues at a time. Further ones try their locks every few seconds until there is a
-// place. They get a lock that is free, but have no position among those that wait,
-// and OnQueued is not called for them.
+// At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in queues at a time. Others try
+// their locks every few seconds until a place is free. They get a free lock, but have no position, and
+// OnQueued is not called.
 func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.newAcquireCall("acquire", mode, options)
 	if err != nil {
@@ -77,7 +72,6 @@ func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...Lock
 	return l, err
 }
 
-// execute makes the call by send, and returns the lock of its answer.
 func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx context.Context) error) (*Lock, error) {
 	h := a.handle
 	if l := h.kept.take(ctx, a); l != nil {
@@ -102,13 +96,12 @@ func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx cont
 	return l, h.poisonedError(op, err)
 }
 
-// TryAcquire takes the lock if it is free. Else it fails with LockHeld and the
-// holders, or with LockDelayed and the time that remains. A lock that is kept and not
-// used (OpenOptions.CacheLock) is given back for it, for which it waits a second at most.
-// If ctx ends before an answer, the lock is not held, as with Acquire.
+// TryAcquire takes the lock if it is free. Otherwise it fails with LockHeld and the holders, or with
+// LockDelayed and the remaining time. It waits at most a second for the return of a kept, unused lock
+// (OpenOptions.CacheLock). If ctx ends before an answer, the lock is not held, as with Acquire.
 //
-// It is a request as any other: a holder that asked for EventConflictingLock is told of it,
-// and may let go for the next try (Chubby §2.5). One that is not repeated should be Quiet.
+// A holder that asked for EventConflictingLock hears of it, and may let go for the next try (Chubby §2.5). A
+// single try should be Quiet.
 func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.newAcquireCall("try to acquire", mode, options)
 	if err != nil {
@@ -117,13 +110,12 @@ func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...L
 	return a.execute(ctx, "try to acquire", func(ctx context.Context) error { return h.client.mutate(ctx, a.tryMutation("try to acquire")) })
 }
 
-// sendAcquire sends Acquire and listens until the lock is granted. The ticket of an
-// earlier attempt gives the request its place in the queue back, also at another
-// master.
+// sendAcquire sends Acquire and listens until the grant. An earlier attempt's ticket restores its place in
+// the queue, also at another master.
 func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The first answer comes at once, unless the replica hangs; and so does the end.
+	// The first answer comes at once, unless the replica hangs.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
 	watch := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
@@ -146,8 +138,8 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 			return err
 		}
 		if a.granted = reply.GetGranted(); a.granted != nil {
-			// The end of the stream comes with the grant. A stream that has ended is not
-			// cancelled below, which would cost both sides one more frame.
+			// The stream ends with the grant. An ended stream is not cancelled below, which would cost both
+			// sides a frame.
 			first.Reset(streamEndTime)
 			_, _ = stream.Recv()
 			return nil
@@ -167,7 +159,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	}
 }
 
-// waitedNs returns for how many nanoseconds the request has been in the queue, for a master that was not there.
+// waitedNs returns the nanoseconds that the request has waited in the queue, for a new master.
 func (a *acquireCall) waitedNs() int64 {
 	if a.queued == nil {
 		return 0
@@ -175,11 +167,10 @@ func (a *acquireCall) waitedNs() int64 {
 	return int64(a.handle.client.cfg.Clock().Sub(a.since))
 }
 
-// streamEndTime is how long sendAcquire waits for the end of the stream after the grant.
 const streamEndTime = 50 * time.Millisecond
 
-// acceptGrant makes a lock of the grant. While the session is in jeopardy it waits,
-// so that no lock is returned that cannot be relied on.
+// acceptGrant makes a lock of the grant. It waits while the session is in jeopardy, and so returns only
+// reliable locks.
 func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 	h := a.handle
 	seq, err := sequencer.Parse(cmp.Or(a.granted.GetProvedSequencer(), a.granted.GetSequencer()))
@@ -204,11 +195,9 @@ func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 		Message: "the lock was granted, but is given back, because the session was in jeopardy until the end"})
 }
 
-// setLock makes l the lock of the handle, unless l has been lost already. The event
-// that says so may overtake the answer with the grant. So may the end of the session,
-// which is acknowledged when the locks of all handles have been released: a lock that
-// is not among them by then is not handed out. A handle holds one lock at a time: of
-// two grants, whose answers may come in any order, the earlier one is lost.
+// setLock makes l the lock of the handle, unless l is lost. The event of the loss may overtake the grant. So
+// may the end of the session, which is acknowledged after the release of all handles' locks: a later lock is
+// not handed out. A handle holds one lock: of two grants, in any order, the earlier one is lost.
 func (h *Handle) setLock(l *Lock) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,12 +225,10 @@ func (h *Handle) setLock(l *Lock) error {
 	return nil
 }
 
-// lostSinceText explains the loss of a lock whose handle was granted a later one.
-// Nothing else may have told of the loss, if the master that took the lock away has
-// failed.
+// lostSinceText explains the loss of a lock whose handle has a later one. After a fail-over nothing else
+// reports it.
 const lostSinceText = "the lock was taken away, and granted to this handle again since"
 
-// releaseInBackground releases a lock that was granted and is not wanted.
 func (a *acquireCall) releaseInBackground() {
 	c := a.handle.client
 	c.janitor.add(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
@@ -252,8 +239,7 @@ func (a *acquireCall) releaseGrant(ctx context.Context, g *chubbypb.Granted) {
 	_ = c.sendUntilAnswered(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration()), false))
 }
 
-// settleAcquire settles a request that was abandoned: it withdraws the request, or, if the
-// lock was granted, releases the lock.
+// settleAcquire withdraws an abandoned request, or releases its lock.
 func (a *acquireCall) settleAcquire(ctx context.Context, number uint64) {
 	reply, _ := a.handle.client.withdraw(ctx, "acquire", a.handle.path, number)
 	a.handle.client.numbers.finish(number)
@@ -262,12 +248,12 @@ func (a *acquireCall) settleAcquire(ctx context.Context, number uint64) {
 	}
 }
 
-// leftError is the error of a call that was given up. Its outcome is not uncertain:
-// the lock is not held, because whatever was done is undone.
+// leftError is the error of an abandoned call. The outcome is certain: the client undoes the call, so the
+// lock is not held.
 func (a *acquireCall) leftError(ctx context.Context, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-		return err // not the end of ctx: an answer
+		return err // an answer, not the end of ctx
 	}
 	own := *e
 	switch {

@@ -11,27 +11,23 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// errNoQueuePlace says that a session, or all sessions of its Cell, have as many requests
-// in queues as they may.
+// errNoQueuePlace says that a session, or its Cell, has the maximum of requests in queues.
 var errNoQueuePlace = errors.New("there is no place for another wait")
 
-// The pause after which a request without a queue place tries its lock again grows from
-// minPollPause to maxPollPause.
 const (
 	minPollPause = time.Second
 	maxPollPause = api.DefaultLease
 )
 
-// awaitGrant waits until the lock is granted, in the lock's queue if there is a queue
-// place. While there is none, it tries the lock now and then; of a session's requests one
-// tries at a time. So however many locks are waited for, a free lock is found.
+// awaitGrant waits until the lock is granted, in its queue if there is a place. Otherwise it tries the lock
+// at intervals, one request of a session at a time, and so finds a free lock among any number.
 func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	c := a.handle.client
 	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settleAcquire}
 	if err := c.mutate(ctx, queued); !errors.Is(err, errNoQueuePlace) {
 		return err
 	}
-	timer := time.NewTimer(0) // the first try is at once
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := minPollPause; ; {
 		vacated := c.numbers.placeVacated()
@@ -42,7 +38,7 @@ func (a *acquireCall) awaitGrant(ctx context.Context) error {
 		select {
 		case <-vacated:
 		case <-timer.C:
-			// If this handle holds the lock itself, there is nothing to wait for.
+			// If this handle itself holds the lock, waiting is useless.
 			if err = a.tryWhilePolling(ctx); !isLockTaken(err) || holdsLock(a.handle) {
 				return err
 			}
@@ -57,7 +53,6 @@ func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	}
 }
 
-// tryWhilePolling tries the lock once no other request of the session is trying one.
 func (a *acquireCall) tryWhilePolling(ctx context.Context) error {
 	c := a.handle.client
 	select {
@@ -68,7 +63,6 @@ func (a *acquireCall) tryWhilePolling(ctx context.Context) error {
 	return c.mutate(ctx, a.tryMutation("acquire"))
 }
 
-// tryMutation is the request of TryAcquire.
 func (a *acquireCall) tryMutation(op string) mutation {
 	return mutation{
 		op: op, path: a.handle.path, settle: a.settleAcquire,
@@ -86,7 +80,6 @@ func isLockTaken(err error) bool {
 	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed)
 }
 
-// leftPollingText is the message of an Acquire that was given up without a queue place.
 func leftPollingText() string {
 	return fmt.Sprintf("gave up; the lock is not held. It was not in the lock's queue, but tried now and then, because %d requests of this session wait in queues, "+
 		"or %d of the sessions of its Cell, which is the most; spread them over several sessions (Cell.NewSession), of several Cells (Dial)", maxSessionWaits, maxCellWaits)

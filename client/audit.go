@@ -10,28 +10,26 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// maxConcurrentAudits is how many handles of a session are audited at once: enough to
-// audit thousands of handles in a second or two, and few compared with the calls of
-// applications, all of which come back after a fail-over.
+// maxConcurrentAudits limits concurrent audits of a session: enough for thousands of handles in a second or
+// two, and few beside the application's calls.
 const maxConcurrentAudits = 4
 
-// auditor asks the master about held locks whenever events may have been lost, and
-// presents handles to a master that does not know them.
+// auditor asks the master about held locks whenever events may have been lost, and presents handles to a new
+// master.
 type auditor struct {
 	wake chan struct{} // capacity 1: an audit was requested
 
-	mu      sync.Mutex // guards what follows; no other mutex is taken while it is held
-	next    *audit     // requested and not begun; nil if there is none
-	stopped bool       // no audit will begin any more
+	mu      sync.Mutex // guards what follows; take no mutex under it
+	next    *audit     // requested and not begun, or nil
+	stopped bool       // no further audit will begin
 }
 
-// audit is one audit. done is closed when everything was asked that there was to ask
-// when the audit began, or when the session has ended, and with it every lock.
+// audit is one audit. done is closed when its questions are answered, or when the session and its locks have
+// ended.
 type audit struct{ done chan struct{} }
 
 func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }
 
-// requestAudit requests an audit that begins after this call.
 func (a *auditor) requestAudit() *audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +45,6 @@ func (a *auditor) requestAudit() *audit {
 	return a.next
 }
 
-// takeNext takes the audit that was requested.
 func (a *auditor) takeNext() *audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,7 +53,6 @@ func (a *auditor) takeNext() *audit {
 	return one
 }
 
-// endAudits ends the wait for an audit that will not begin any more.
 func (a *auditor) endAudits() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,7 +62,6 @@ func (a *auditor) endAudits() {
 	}
 }
 
-// runAudits makes audits until ctx, the session's, ends.
 func (c *Client) runAudits(ctx context.Context) {
 	//mutant: /* nothing */
 	defer c.auditor.endAudits()
@@ -82,7 +77,6 @@ func (c *Client) runAudits(ctx context.Context) {
 	}
 }
 
-// auditAll audits every handle that has events or a lock, a few at a time.
 func (c *Client) auditAll(ctx context.Context) {
 	slots := make(chan struct{}, maxConcurrentAudits)
 	var all sync.WaitGroup
@@ -109,8 +103,8 @@ func (c *Client) auditAll(ctx context.Context) {
 	}
 }
 
-// auditNeeds returns the lock to ask about, nil if there is none, and whether the
-// handle must be presented to the master of that epoch.
+// auditNeeds returns the lock to ask about, or nil, and whether the handle must be presented to the master of
+// that epoch.
 func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +117,6 @@ func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 	return l, h.unusable == nil && h.knownInEpoch < epoch && (h.watches || h.lock != nil)
 }
 
-// auditLock asks the master whether a lock is still held.
 func (c *Client) auditLock(ctx context.Context, l *Lock) {
 	err := c.readIn(ctx, classAudit, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		//mutant: reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.currentToken()})
@@ -142,8 +135,8 @@ func (c *Client) auditLock(ctx context.Context, l *Lock) {
 	}
 }
 
-// noteAuditedLoss notes that the cell does not know a lock. If the lock was kept meanwhile, another
-// use of the same grant has lost it, too.
+// noteAuditedLoss records that the cell does not know a lock. If the lock was kept, the next use of the grant
+// has lost it, too.
 func (l *Lock) noteAuditedLoss(explanation string) {
 	h := l.handle
 	h.mu.Lock()
@@ -160,8 +153,6 @@ func (l *Lock) noteAuditedLoss(explanation string) {
 	}
 }
 
-// impliesLockLost reports whether a refusal to return a lock's sequencer means that
-// the lock is not held.
 func impliesLockLost(c api.Code) bool {
 	switch c {
 	case api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.NotFound:
@@ -170,9 +161,8 @@ func impliesLockLost(c api.Code) bool {
 	return false
 }
 
-// presentHandle presents a handle to a new master, which does not know of it before
-// (Chubby §2.9, step 8). Then it queues EventMasterFailedOver: from here on events
-// come again, and a program that looks now sees what happened before.
+// presentHandle presents a handle to a new master (Chubby §2.9, step 8). Then it queues
+// EventMasterFailedOver: events come again, and a program that looks now sees earlier changes.
 func (c *Client) presentHandle(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
 	err := c.readIn(ctx, classAudit, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {

@@ -9,12 +9,12 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Backup writes a backup of everything that the cell replicates, as it is when Backup begins: files with their
-// contents, access control lists, locks, sessions and quotas. The master goes on meanwhile. Where clients have to say who they are, it is
-// for operators. What is written has all contents as they are: keep it as secret as they are.
+// Backup writes a backup of everything the cell replicates, as of its beginning: files and their contents,
+// access control lists, locks, sessions and quotas. The master goes on meanwhile. Where clients identify
+// themselves, it is for operators. The backup has all contents in clear: keep it secret.
 //
-// If it fails, what was written is a part of a backup, and of no use: begin again. So it is when the master changes meanwhile.
-// At most two backups are taken at a time.
+// If Backup fails, as when the master changes meanwhile, the output is useless: begin again. At most two
+// backups run at a time.
 func (c *Cell) Backup(ctx context.Context, w io.Writer) error {
 	const op = "take a backup"
 	backup := rand.Uint64()

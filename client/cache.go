@@ -10,74 +10,71 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// cache keeps what the session has read (Chubby §2.7): contents and metadata of
-// nodes, their absence, listings, and idle handles. What it holds is true while the
-// leases run, that of the session and the cache lease, because the master makes no
-// change before this client has dropped what the change touches, or one of them has run
-// out. So callers read the clock before they look into it.
+// cache keeps what the session has read (Chubby §2.7): contents and metadata of nodes, their absence,
+// listings, and idle handles. Its data is true while both leases run, the session's and the cache lease: the
+// master makes no change before this client has dropped its copy, or a lease has run out. So callers read the
+// clock first.
 //
-// It keeps these rules:
+// Its rules:
 //
-//   - What the master invalidates is dropped, and a read of it that is in flight is
-//     not cached (fetch), before the next KeepAlive acknowledges the invalidation.
-//   - What one master said does not hold under the next: everything is dropped when
-//     the epoch changes, and when the lease of the session runs out. When a cache lease
-//     runs out nothing is dropped: it may be used again under the next, which the master
-//     does not grant before what has changed meanwhile was dropped.
-//   - A change by this client makes unusable what it touches, from before it is sent
-//     until it is answered; the master does not send an invalidation for it.
+//   - It drops data that the master invalidates before the next KeepAlive acknowledges that, and does not
+//     cache a pending read of it (fetch).
+//   - It drops everything when the epoch changes, as one master's data is invalid under the next, and when
+//     the lease of the session runs out. After a cache lease, the data stays for the next one, which the
+//     master grants only after the client has dropped changed data.
+//   - A change by this client disables its data from before the call until the answer; the master sends no
+//     invalidation for it.
 //
-// The size stays below limit: entries that were used least recently go first. The
-// master is not told of that, and may invalidate what is not here any more.
+// The size stays below limit: the least recently used entries go first. The master does not hear of that, and
+// may invalidate absent data.
 type cache struct {
-	limit int // bytes, by the estimate of entry.size; 0 is no cache at all
+	limit int // bytes, as entry.size estimates; 0 disables the cache
 
-	mu            sync.Mutex // guards what follows; no other mutex is taken while it is held
+	mu            sync.Mutex // guards what follows; take no mutex under it
 	epoch         api.Epoch
 	lease         cacheLease
 	entries       map[api.Name]*entry
 	used          *list.List // of *entry, the most recently used first
 	bytes         int
 	fetches       map[*fetch]struct{}
-	changing      map[api.Name]int // how many changes by this client that touch the name are in flight
-	rightsChanges uint64           // counts changes of ACLs, which may have changed the rights of handles
-	idleCount     int              // idle handles in all entries
+	changing      map[api.Name]int // pending changes by this client that touch the name
+	rightsChanges uint64           // counts ACL changes, which may change the rights of handles
+	idleCount     int              // in all entries
 	stats         CacheStats
 }
 
-// CacheStats counts what has become of reads.
+// CacheStats counts the outcomes of reads.
 type CacheStats struct {
-	Hits          uint64 // answered without asking the cell
-	Misses        uint64 // asked, because nothing was cached
-	Invalidations uint64 // names that the cell has invalidated
-	Flushes       uint64 // times that everything was dropped: fail-overs and jeopardy
-	Entries       int    // names of which something is cached
+	Hits          uint64 // answered without a call
+	Misses        uint64 // calls, because nothing was cached
+	Invalidations uint64 // names invalidated by the cell
+	Flushes       uint64 // times that the client dropped everything: fail-overs and jeopardy
+	Entries       int    // names with cached data
 	Bytes         int
 }
 
-// entry is what is cached of one name.
 type entry struct {
 	name           api.Name
 	element        *list.Element
-	absentError    *api.Error // the NotFound of a node that is known to be absent; else nil
+	absentError    *api.Error // the NotFound of an absent node; else nil
 	stat           *api.Stat  // without the lock's generation
 	contents       []byte     // if hasContents
 	hasContents    bool
 	children       []api.Stat     // of listedInstance
-	listedInstance api.Generation // 0 if there is no listing
+	listedInstance api.Generation // 0 without a listing
 	idle           map[openKey][]idleHandle
-	readable       uint64 // one more than cache.rightsChanges when an Open to read was granted; 0 if none was
+	readable       uint64 // cache.rightsChanges plus one when an Open to read was granted; 0 without any
 	size           int
 	removed        bool // from the cache
 }
 
-// clearReads drops what was read, and leaves the idle handles.
+// clearReads drops the reads, but keeps the idle handles.
 func (e *entry) clearReads() {
 	e.absentError, e.stat, e.contents, e.hasContents, e.children, e.listedInstance = nil, nil, nil, false, nil, 0
 }
 
 const (
-	entryBytes     = 512 // about what an entry takes besides its contents
+	entryBytes     = 512 // estimate, besides contents
 	maxIdleHandles = 64
 )
 
@@ -93,11 +90,9 @@ func newCache(limit int, epoch api.Epoch) *cache {
 	}
 }
 
-// enabled reports whether anything is cached at all.
 func (c *cache) enabled() bool { return c.limit > 0 }
 
-// lookup returns the entry of a name, nil if there is none that may be used; mu is
-// held.
+// lookup returns the usable entry of a name, or nil; mu is held.
 func (c *cache) lookup(name api.Name) *entry {
 	e := c.entries[name]
 	if e == nil || c.changing[name] > 0 {
@@ -106,8 +101,8 @@ func (c *cache) lookup(name api.Name) *entry {
 	return e
 }
 
-// statOf returns the metadata of an instance, or, if instance is 0, of whatever node has that
-// name and may be opened to read.
+// statOf returns the metadata of an instance, or, if instance is 0, of the node of that name that may be
+// read, as do contentsOf and childrenOf.
 func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,9 +114,7 @@ func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generati
 	return stat, is
 }
 
-// contentsOf returns the contents and metadata of an instance, or, if instance is 0, of
-// whatever node has that name and may be opened to read. The caller may change the
-// contents.
+// contentsOf returns contents and metadata; see statOf. The caller may change the contents.
 func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Generation) (contents []byte, stat api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,10 +126,8 @@ func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Gene
 	return contents, stat, is
 }
 
-// answers reports whether what is cached of the instance has answers a read of the
-// instance of; 0 stands for a read by the name of the node, without a handle: then a
-// handle to read must have been granted, and no ACL have changed since, as for another
-// use of an idle handle; cache.mu is held.
+// answers reports whether the cached instance has answers a read of the instance of. 0 is a read by name: it
+// needs a granted handle to read, without an ACL change since; cache.mu is held.
 func answers(c *cache, e *entry, has, of api.Generation) bool {
 	if of != 0 {
 		return has == of
@@ -144,8 +135,6 @@ func answers(c *cache, e *entry, has, of api.Generation) bool {
 	return e.readable == c.rightsChanges+1 && c.changing[api.ACLDir] == 0
 }
 
-// childrenOf returns the listing of an instance of a directory, or, if instance is 0, of
-// whatever directory has that name and may be opened to read.
 func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Generation) (children []api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +146,6 @@ func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Gene
 	return children, is
 }
 
-// absentErrorOf returns the error for a name that is known to be absent.
 func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.Error, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,9 +157,8 @@ func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.E
 	return absent, is
 }
 
-// store caches what a read brought, unless the read was spoiled or the master of
-// another epoch has answered it. It returns the entry, nil if nothing was cached, and
-// idle handles that lost their place and are to be closed.
+// store caches the result of a read, unless it was spoiled or of another epoch. It returns the entry, or nil,
+// and displaced idle handles for the caller to close.
 func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry, closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,15 +182,14 @@ func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry,
 	return e, closing
 }
 
-// account brings the size of an entry, and of the cache, up to date; mu is held.
+// account updates the size of an entry, and of the cache; mu is held.
 func (c *cache) account(e *entry) {
 	c.bytes -= e.size
 	e.size = entryBytes*(1+len(e.children)) + len(e.contents)
 	c.bytes += e.size
 }
 
-// remove removes an entry, and returns its idle handles, which are to be closed; mu
-// is held.
+// remove removes an entry, and returns its idle handles for the caller to close; mu is held.
 func (c *cache) remove(e *entry) (closing []idleHandle) {
 	e.removed = true
 	delete(c.entries, e.name)
@@ -216,7 +202,6 @@ func (c *cache) remove(e *entry) (closing []idleHandle) {
 	return closing
 }
 
-// currentStats returns the current counts.
 func (c *cache) currentStats() CacheStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

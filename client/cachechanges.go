@@ -2,15 +2,13 @@ package client
 
 import "github.com/chubbylock/chubby/api"
 
-// fetch is a read that is in flight. It is spoiled if what it brings may not be
-// cached.
+// fetch is a pending read. A spoiled fetch must not be cached.
 type fetch struct {
 	name          api.Name
 	rightsChanges uint64 // of the cache when the read began
 	spoiled       bool
 }
 
-// beginFetch registers a read that is about to be sent.
 func (c *cache) beginFetch(name api.Name) *fetch {
 	if !c.enabled() {
 		return &fetch{spoiled: true}
@@ -23,14 +21,12 @@ func (c *cache) beginFetch(name api.Name) *fetch {
 	return f
 }
 
-// endFetch removes a read that has ended.
 func (c *cache) endFetch(f *fetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.fetches, f)
 }
 
-// invalidate drops everything of a name, because the master says so.
 func (c *cache) invalidate(name api.Name) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,10 +43,9 @@ func (c *cache) evict(name api.Name) (closing []idleHandle) {
 	return closing
 }
 
-// spoilFetches prevents that a read of a name that is in flight is cached; mu is
-// held.
+// spoilFetches marks pending reads of a name as spoiled; mu is held.
 func (c *cache) spoilFetches(name api.Name) {
-	if name == api.ACLDir { // clients that may open something are told when a list there changes
+	if name == api.ACLDir { // clients that may open nodes get this when a list there changes
 		c.rightsChanges++
 	}
 	for f := range c.fetches {
@@ -60,9 +55,8 @@ func (c *cache) spoilFetches(name api.Name) {
 	}
 }
 
-// flush drops everything, and takes only what masters of at least that epoch say from
-// now on. It returns the idle handles that are still open at the cell: a new master
-// does not know them, but the present one does, whatever has become of the lease.
+// flush drops everything, and then accepts only data from that epoch on. It returns the idle handles still
+// open at the cell, which the present master knows, whatever the lease.
 func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,9 +82,8 @@ func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	return closing
 }
 
-// beginChange makes unusable what a change by this client is about to touch. A read
-// that is part of the change (an Open that may create a node reads too) is not
-// spoiled: what it brings is cached if the change turns out to be none.
+// beginChange disables the data that a change by this client will touch. A read within the change (an Open
+// that may create a node) is not spoiled: its result is cached if nothing changes.
 func (c *cache) beginChange(names []api.Name, part *fetch) {
 	if !c.enabled() {
 		return
@@ -107,16 +100,15 @@ func (c *cache) beginChange(names []api.Name, part *fetch) {
 	}
 }
 
-// changeEffect is what a change by this client has done to the nodes that it touches.
 type changeEffect uint8
 
 const (
 	effectNone     changeEffect = 0
-	effectContents changeEffect = 1 // the contents have changed: idle handles stay good
+	effectContents changeEffect = 1 // new contents: idle handles stay good
 	effectAny      changeEffect = 2 // anything may have changed
 )
 
-// endChange undoes beginChange, and drops what the change has made untrue.
+// endChange undoes beginChange, and drops changed data.
 func (c *cache) endChange(names []api.Name, did changeEffect) (closing []idleHandle) {
 	if !c.enabled() {
 		return nil

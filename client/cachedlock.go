@@ -8,38 +8,36 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// maxIdleLock is how long a lock is kept that nobody uses. A client that dies keeps it from others for its lease and
-// the lock-delay, as any lock that it holds.
+// maxIdleLock is how long an unused lock is kept. If the client dies, others wait for its lease and the
+// lock-delay.
 const maxIdleLock = 5 * time.Second
 
-// maxReturn bounds how long the acknowledgement of a recall waits until the lock has been given back. The receipt
-// of other events waits, too.
+// maxReturn limits how long the acknowledgement of a recall, and the receipt of other events, waits for the
+// return of the lock.
 const maxReturn = 100 * time.Millisecond
 
-// keptLock is what a handle knows of keeping its lock from a Release to the next Acquire, at the cost
-// of no call (Chubby §2.7: "clients may cache locks", with the conflicting-lock event to recall
-// them). For the cell a kept lock is held: nothing about leases, revocation and lock-delay is
-// different. Handle.mu guards it.
+// keptLock keeps a handle's lock from a Release to the next Acquire, without a call (Chubby §2.7: "clients
+// may cache locks", with the conflicting-lock event to recall them). For the cell the lock is held, with the
+// same leases, revocation and lock-delay. Handle.mu guards it.
 //
-// While a lock is kept, Handle.lock is nil. The loss of a kept lock is acknowledged at once, for
-// no work goes on under it, so no Acquire may use it afterwards: what takes it away clears idle
-// under the same hold of Handle.mu. And where something may have been missed that takes it away, or
-// recalls it, no lock is kept: after a fail-over and missing events (recallAll), and after jeopardy.
+// While a lock is kept, Handle.lock is nil. The client acknowledges its loss at once, as no work runs under
+// it. So no Acquire may use it afterwards: the loss clears idle under the same hold of Handle.mu. No lock is
+// kept where its loss or recall may have been missed: after a fail-over and missing events (recallAll), and
+// after jeopardy.
 type keptLock struct {
 	wanted         bool // OpenOptions.CacheLock; never changes
-	tellsConflicts bool // the application asked for EventConflictingLock itself; never changes
+	tellsConflicts bool // the application asked for EventConflictingLock; never changes
 
-	idle       *Lock // the lock that is kept, as its owner released it; nil if none is
+	idle       *Lock // the kept lock, as its owner released it, or nil
 	idleSince  session.Instant
-	jeopardies uint64          // of the session, when the lock became idle
-	recalled   api.Generation  // another wants the lock of this or a lower generation: it is released and not kept
+	jeopardies uint64          // of the session when the lock became idle
+	recalled   api.Generation  // another wants the lock of this or a lower generation: release it instead of keeping it
 	recallAlls uint64          // calls of recallAll
-	returned   <-chan struct{} // closed when the last that was given back is free; nil if none was
+	returned   <-chan struct{} // closed when the last returned lock is free, or nil
 	timerRuns  bool            // returnIdle will be called
 }
 
-// keep keeps a lock of the handle that its owner has released just now, and reports whether it
-// does.
+// keep keeps a just released lock of the handle, if possible, and reports whether it does.
 func (k *keptLock) keep(l *Lock) bool {
 	h := l.handle
 	if !k.wanted {
@@ -50,7 +48,7 @@ func (k *keptLock) keep(l *Lock) bool {
 	if h.lock != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, h.lost.generation) {
 		return false
 	}
-	jeopardies := h.client.session.counters.jeopardies.Load() // first: one that begins now is not counted
+	jeopardies := h.client.session.counters.jeopardies.Load() // first: a jeopardy that begins now is not counted
 	now, _, safe := h.client.session.readClock()
 	if !safe {
 		return false
@@ -64,8 +62,7 @@ func (k *keptLock) keep(l *Lock) bool {
 	return true
 }
 
-// take returns the lock that is kept, for another use of it; nil if the cell must be asked. A lock
-// that was kept for another mode or reason is given back first.
+// take returns the kept lock for another use, or nil. It gives back a lock kept for another mode or reason.
 func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	h := a.handle
 	if !k.wanted || ctx.Err() != nil {
@@ -79,7 +76,7 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	}
 	l := newLock(h, was.terms, was.seq.Sequencer)
 	if was.terms.mode != a.mode || was.terms.reason != a.options.reason || a.options.owner != "" || h.boundToken != nil || !k.track(l) {
-		l.cancel(nil) // else it stays with the session
+		l.cancel(nil) // else it stays until the session ends
 		k.giveBack(h)
 		return nil
 	}
@@ -88,8 +85,8 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	return l
 }
 
-// track is trackLock for another use of a lock that was kept; it does not wait. It reports whether
-// the lock may be relied on; Handle.mu is held.
+// track is trackLock for another use of a kept lock, without a wait. It reports whether the lock is reliable;
+// Handle.mu is held.
 func (k *keptLock) track(l *Lock) bool {
 	s := l.handle.client.session
 	s.mu.Lock()
@@ -103,8 +100,7 @@ func (k *keptLock) track(l *Lock) bool {
 	return true
 }
 
-// giveBack has the janitor release the lock that is kept; Handle.mu is held. Requests that are made
-// from now on wait for that.
+// giveBack has the janitor release the kept lock; Handle.mu is held. Later requests wait for that.
 func (k *keptLock) giveBack(h *Handle) {
 	c, send := h.client, releaseSender(h.currentTokenLocked(), k.idle.seq.Generation, false)
 	k.idle = nil
@@ -112,11 +108,10 @@ func (k *keptLock) giveBack(h *Handle) {
 	k.returned = returned
 	c.janitor.add(func(ctx context.Context) {
 		defer close(returned)
-		_ = c.sendUntilAnswered(ctx, "release", h.path, c.numbers.allocateNow(), classCleanup, send) // NotHeld if it was lost meanwhile
+		_ = c.sendUntilAnswered(ctx, "release", h.path, c.numbers.allocateNow(), classCleanup, send) // NotHeld: lost meanwhile
 	})
 }
 
-// returnIdle gives the lock back if nobody has used it for maxIdleLock.
 func (k *keptLock) returnIdle(h *Handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,8 +127,8 @@ func (k *keptLock) returnIdle(h *Handle) {
 	k.giveBack(h)
 }
 
-// recall gives the lock of that or a lower generation back: now if it is idle, else when its owner
-// releases it; Handle.mu is held.
+// recall returns the lock of that or a lower generation: now if it is idle, else when its owner releases it;
+// Handle.mu is held.
 func (k *keptLock) recall(h *Handle, generation api.Generation) {
 	k.recalled = max(k.recalled, generation)
 	if k.idle != nil && k.idle.seq.Generation <= k.recalled {
@@ -141,8 +136,8 @@ func (k *keptLock) recall(h *Handle, generation api.Generation) {
 	}
 }
 
-// noteGrant recalls a lock that was granted if recallAll was called meanwhile: a new master does not even
-// know its handle. The lock is the handle's, and its owner does not have it yet.
+// noteGrant recalls a granted lock if recallAll was called meanwhile: a new master does not know its handle.
+// The handle has the lock; its owner does not yet.
 func (k *keptLock) noteGrant(a *acquireCall, l *Lock) {
 	l.handle.mu.Lock()
 	defer l.handle.mu.Unlock()
@@ -151,16 +146,16 @@ func (k *keptLock) noteGrant(a *acquireCall, l *Lock) {
 	}
 }
 
-// forget forgets a lock of that or a lower generation, which is lost; Handle.mu is held.
+// forget forgets a lost lock of that or a lower generation; Handle.mu is held.
 func (k *keptLock) forget(generation api.Generation) {
 	if k.idle != nil && k.idle.seq.Generation <= generation {
 		k.idle = nil
 	}
 }
 
-// recallAll recalls all locks that are or may be kept, because an event may have been missed that
-// recalls one, or takes one away. The keeper calls it before it acknowledges anything that came
-// after that event. noteGrant recalls those whose grants this process has not seen by then.
+// recallAll recalls all locks that are or may be kept, because a missed event may recall one or take one
+// away. The keeper calls it before it acknowledges later events. noteGrant recalls locks granted unseen by
+// then.
 func (t *handleTable) recallAll() {
 	for _, h := range t.all() {
 		h.mu.Lock()

@@ -6,48 +6,43 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// callClass is a class of calls, of which all sessions of a Cell together have a limited
-// number in flight. A replica takes 2,000 calls over one connection, and gRPC lets
-// further ones wait. Such a wait would look like a master that does not answer: so calls
-// wait here, before CallTimeout begins, and in classes, so that calls that give something
-// back do not wait for calls that take something.
+// callClass is a class of calls. A limit applies to the pending calls of a class, of all sessions of a Cell.
+// A replica takes 2,000 calls over one connection, and gRPC holds back further ones, which would look like a
+// silent master. So calls wait here, before CallTimeout begins, and calls that give something back wait
+// separately.
 type callClass uint8
 
 const (
-	// classUnlimited is for waits for locks, which queuePlaces limits, and for calls of
-	// which each session makes one at a time.
+	// classUnlimited is for waits for locks, which queuePlaces limits, and for calls that each session makes
+	// one at a time.
 	classUnlimited callClass = 0
 	classRead      callClass = 1
 	classChange    callClass = 2
-	// classCleanup is for calls that give something back. They go over the control
-	// connection.
+	// classCleanup is for calls that give something back, over the control connection.
 	classCleanup callClass = 3
-	// classAudit is for the calls of audits. They go over the control connection, because
-	// the lease may not be extended before an audit has ended.
+	// classAudit is for audits, over the control connection, as the lease may not be extended before an
+	// audit's end.
 	classAudit callClass = 4
-	// classRenewal is for the renewals of cache leases. They go over the control connection,
-	// because a session whose cache answers everything needs no other.
+	// classRenewal is for renewals of cache leases, over the control connection, as a session that
+	// only uses its cache needs no other.
 	classRenewal callClass = 5
 )
 
-// How many calls of a class are in flight.
 const (
-	maxReads        = 200                // a replica has room for as many replies with the largest files
+	maxReads        = 200                // a replica has room for as many of the largest replies
 	maxChanges      = api.MaxOutstanding // more than one session can have
-	maxCleanupCalls = 128                // few compared with the KeepAlives on the same connection
+	maxCleanupCalls = 128                // few beside the KeepAlives on the same connection
 	maxAuditCalls   = 64                 // as above
 	maxRenewals     = 64                 // as above; each takes a round trip
 )
 
-// At most maxLargeChanges changes of more than largeRequest bytes are in flight: a
-// replica closes a connection over which very much is sent at once, and would do so again
-// when all of that is sent again.
+// At most maxLargeChanges changes of more than largeRequest bytes are pending: with more, a replica closes
+// the connection, again at each retry.
 const (
 	largeRequest    = 16 << 10
 	maxLargeChanges = 128
 )
 
-// callLimits has one channel for each class, with one element for each call in flight.
 type callLimits struct{ reads, changes, large, cleanups, audits, renewals chan struct{} }
 
 func newCallLimits() callLimits {
@@ -61,12 +56,10 @@ func newCallLimits() callLimits {
 	}
 }
 
-// slots are the channels in which a call needs a slot, in the order of taking; nil ones
-// are none.
+// slots are the channels in which a call needs a slot, in the order of taking; nil ones do not count.
 type slots [2]chan struct{}
 
-// slotsFor returns the slots that a call needs. A large change waits among the large ones
-// first, and takes no slot of small ones meanwhile.
+// slotsFor returns the slots for a call. A large change waits among large ones first, without a small slot.
 func (r callLimits) slotsFor(k call) slots {
 	switch {
 	case k.class == classRead:
@@ -86,7 +79,6 @@ func (r callLimits) slotsFor(k call) slots {
 	return slots{}
 }
 
-// takeNow takes a slot in each channel, or none if it would have to wait.
 func (s slots) takeNow() bool {
 	for i, slot := range s {
 		if slot == nil {
@@ -102,8 +94,7 @@ func (s slots) takeNow() bool {
 	return true
 }
 
-// take takes a slot in each channel, and reports whether it had to wait. After an error
-// it has none.
+// take takes a slot in each channel, and reports whether it had to wait. After an error it has no slots.
 func (s slots) take(ctx context.Context) (waited bool, err error) {
 	for i, slot := range s {
 		if slot == nil {
@@ -125,7 +116,6 @@ func (s slots) take(ctx context.Context) (waited bool, err error) {
 	return waited, nil
 }
 
-// leave gives the slots back.
 func (s slots) leave() { giveBack(s[:]) }
 
 func giveBack(taken []chan struct{}) {

@@ -7,21 +7,21 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Cause is why a session ended, or a lock or a handle with it. It is an error to
-// compare with: errors.Is(c.Err(), client.GraceOver).
+// Cause is why a session ended, or a lock or a handle with it. Compare errors with it: errors.Is(c.Err(),
+// client.GraceOver).
 type Cause uint8
 
 const (
 	Closed       Cause = 1 // Close was called
-	EndedByCell  Cause = 2 // the master said that the session had ended
-	GraceOver    Cause = 3 // no master has answered within lease and grace period, by the local clock
-	LeaseNearEnd Cause = 4 // of a lock: another could hold it in less than a Margin
-	LockReleased Cause = 5 // of a lock: it was released, or its handle closed
-	LockTaken    Cause = 6 // of a lock: the master said that it was not held any more
+	EndedByCell  Cause = 2 // the master reported the end
+	GraceOver    Cause = 3 // no master answered within lease and grace period, by the local clock
+	LeaseNearEnd Cause = 4 // of a lock: another could hold it within a Margin
+	LockReleased Cause = 5 // of a lock: released, or its handle closed
+	LockTaken    Cause = 6 // of a lock: the master reported its loss
 	Poisoned     Cause = 7 // of an operation on a handle: Handle.Poison was called
 
-	NothingListens Cause = 8 // of a call: there is no server at any address of the cell (Config.RefusedFor)
-	OlderMaster    Cause = 9 // of a call: the master runs an earlier version of Chubby, which does not know it
+	NothingListens Cause = 8 // of a call: no address of the cell has a server (Config.RefusedFor)
+	OlderMaster    Cause = 9 // of a call: the master's earlier version of Chubby does not know it
 )
 
 // Error describes the cause in a few words.
@@ -49,8 +49,7 @@ func (c Cause) Error() string {
 	return fmt.Sprintf("cause %d", uint8(c))
 }
 
-// contextError returns why a context has ended: its error, and its cause if that says
-// more.
+// contextError returns why a context has ended: its error, or a more precise cause.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || cause == err { //nolint:errorlint // the same value, not the same kind
@@ -59,9 +58,8 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w (%w)", err, cause)
 }
 
-// withOperation returns a copy of an error of the other side, or of the session, with
-// the operation and the path of a call, unless it has its own. The original may be
-// shared.
+// withOperation returns a copy of an error, which may be shared, with the operation and path of a call,
+// unless it has its own.
 func withOperation(e *api.Error, op, path string) *api.Error {
 	own := *e
 	if own.Op == "" {
@@ -73,7 +71,6 @@ func withOperation(e *api.Error, op, path string) *api.Error {
 	return &own
 }
 
-// withRequest returns an error of a call with the id of that.
 func withRequest(err error, id uint64) error {
 	e, ok := err.(*api.Error) //nolint:errorlint // what wraps one stays whole
 	if !ok || e.Request != "" {

@@ -6,8 +6,7 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Cell is the access to a cell, without a session. Its methods may be called from
-// several goroutines.
+// Cell is the access to a cell, without a session. Its methods may be called from several goroutines.
 type Cell struct {
 	cfg        Config
 	pool       *pool
@@ -17,8 +16,8 @@ type Cell struct {
 	places     *queuePlaces
 }
 
-// Dial returns a Cell. It does not connect yet. It fails with InvalidArgument if the
-// configuration is invalid. The Cell does not end with ctx.
+// Dial returns a Cell, without connecting yet. An invalid configuration is InvalidArgument. The Cell does not
+// end with ctx.
 func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -49,12 +48,10 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	}, nil
 }
 
-// Close closes the connections and returns when none of the Cell's own goroutines
-// runs any more. Calls that still wait fail. Sessions that are still open end at
-// once, for this process only: the contexts of their locks end, with the cause
-// Closed, and calls fail with SessionExpired. The cell is not told, and keeps them
-// and their locks until lease and lock-delays have passed; so close the sessions
-// first. Each must be closed after that too.
+// Close closes the connections and returns when the Cell's own goroutines have ended. Pending calls fail.
+// Open sessions end at once, for this process only: the contexts of their locks end, with the cause Closed,
+// and calls fail with SessionExpired. The cell keeps them and their locks until lease and lock-delays have
+// passed. So close the sessions first; otherwise close each afterwards.
 func (c *Cell) Close() error {
 	c.sessions.endAll()
 	c.pool.close()
@@ -62,7 +59,6 @@ func (c *Cell) Close() error {
 	return nil
 }
 
-// ask makes a call that needs no session.
 func (c *Cell) ask(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target) error) error {
 	_, err := c.dispatcher.dispatch(ctx, call{op: op, path: path, class: classRead,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error { return attempt(ctx, t) }})

@@ -6,8 +6,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// parsePath checks a path, and that it is not in another cell, as far as is known:
-// the cell called local has a name of its own.
+// parsePath checks a path, and rejects another cell's, if known: the cell called local has its own name.
 func (c *Cell) parsePath(op, path string) (api.Path, error) {
 	p, err := api.ParsePath(path)
 	if err != nil {
@@ -23,5 +22,4 @@ func (c *Cell) parsePath(op, path string) (api.Path, error) {
 	return p, nil
 }
 
-// rootPath returns the path of the root of a cell.
 func rootPath(c Config) string { return "/" + api.Root + "/" + c.Cell }

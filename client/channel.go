@@ -19,47 +19,44 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// channel carries calls to one address, over one connection at a time: a link. It behaves
-// as a grpc.ClientConn does: it connects when there is a call, and again after a link has
-// ended when there is another; calls wait while it connects; after a failure it tries again,
-// in growing intervals while there are calls, which fail at once meanwhile.
+// channel carries calls to one address, over one connection (a link) at a time. Like a grpc.ClientConn, it
+// connects for a call, which waits, and again after a link has ended. After a failure it retries at growing
+// intervals while there are calls, which fail at once.
 //
-// It speaks frames with a replica that knows them, and gRPC with any other. Each connection
-// begins with the question, so that a replica that has been upgraded is spoken to in the new
-// way from its next connection on.
+// It speaks frames with a replica that knows them, otherwise gRPC. Each new connection asks, so an upgraded
+// replica gets frames from the next one on.
 type channel struct {
 	how   linking
-	heard func() // is called when a call was answered
+	heard func() // called after each answered call
 
 	running sync.WaitGroup  // of connect; Add only under mu, and not after closed
 	life    context.Context //nolint:containedctx // of this: ended by Close
 	stop    context.CancelFunc
 
-	mu      sync.Mutex // guards what follows; no other mutex is taken while it is held
+	mu      sync.Mutex // guards what follows; take no mutex under it
 	state   connectivity.State
-	link    link            // if state is Ready
-	err     error           // why the last attempt failed, if state is TransientFailure
-	changed chan struct{}   // closed when any of these changes
-	used    session.Instant // when a call last began
-	again   bool            // there was a link before
+	link    link            // when Ready
+	err     error           // why the last attempt failed, when TransientFailure
+	changed chan struct{}   // closed at each change of these
+	used    session.Instant // when the last call began
+	again   bool            // a link existed before
 }
 
 var _ grpc.ClientConnInterface = (*channel)(nil)
 
-// link is one connection. It has no way back.
+// link is one connection. It does not reconnect.
 type link interface {
 	grpc.ClientConnInterface
-	Left() <-chan struct{} // closed when it takes no more calls
+	Left() <-chan struct{} // closed when it rejects further calls
 	Close()                // breaks the connection
 	Wait()                 // returns when it has ended
 }
 
-// linking is how links are made.
 type linking struct {
 	address string
 	dial    func(ctx context.Context, address string) (net.Conn, error)
-	linked  func(again bool) // is called for each that takes calls; again says that there was one before; may be nil
-	// introduce says over a new link who the client is; nil if that is not asked.
+	linked  func(again bool) // called for each link that takes calls; again: an earlier link existed; may be nil
+	// introduce identifies the client over a new link; nil if not required.
 	introduce func(ctx context.Context, l link) error
 	timeout   time.Duration // of one attempt
 	clock     session.Clock
@@ -80,17 +77,15 @@ func (c *channel) Close() {
 	c.running.Wait()
 }
 
-// Connect connects, if there is no connection, and does not wait for that.
+// Connect starts to connect, if there is no connection.
 func (c *channel) Connect() { _, _, _ = c.look(true) }
 
-// GetState returns the state of the connection.
 func (c *channel) GetState() connectivity.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
 }
 
-// set changes the state, unless the channel is closed.
 func (c *channel) set(state connectivity.State, l link, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,15 +94,14 @@ func (c *channel) set(state connectivity.State, l link, err error) {
 	}
 }
 
-// become changes the state, and wakes whoever waits for that; mu is held.
+// become changes the state, and wakes the waiters; mu is held.
 func (c *channel) become(state connectivity.State, l link, err error) {
 	c.state, c.link, c.err = state, l, err
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// Invoke implements grpc.ClientConnInterface. A call that was not sent because its link
-// ended goes to the next one.
+// Invoke implements grpc.ClientConnInterface. If its link ended before the call was sent, it uses the next.
 func (c *channel) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
 	method = cmp.Or(chubbypb.FormerName(method), method)
 	for attempt := 1; ; attempt++ {
@@ -127,7 +121,6 @@ func (c *channel) Invoke(ctx context.Context, method string, request, reply any,
 	}
 }
 
-// maxAttempts is over how many links a call is tried that none has sent.
 const maxAttempts = 3
 
 // NewStream implements grpc.ClientConnInterface.
@@ -144,8 +137,8 @@ func (c *channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	return textStream{stream}, nil
 }
 
-// pick returns the link, connecting if there is none. If the last attempt has failed, it
-// waits for another only if the options say so.
+// pick returns the link, or connects. After a failed attempt, it waits for another only if the options say
+// so.
 func (c *channel) pick(ctx context.Context, options []grpc.CallOption) (link, error) {
 	for {
 		l, changed, err := c.look(waitsForReady(options))
@@ -160,7 +153,7 @@ func (c *channel) pick(ctx context.Context, options []grpc.CallOption) (link, er
 	}
 }
 
-// look is pick without the wait: if it returns neither, something is about to change.
+// look is pick without the wait: if it returns neither, a change is imminent.
 func (c *channel) look(wait bool) (l link, changed chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +168,7 @@ func (c *channel) look(wait bool) (l link, changed chan struct{}, err error) {
 		c.running.Go(c.connect)
 	case c.state == connectivity.Ready:
 		select {
-		case <-c.link.Left(): // connect is about to notice
+		case <-c.link.Left(): // connect will notice soon
 		default:
 			return c.link, nil, nil
 		}
@@ -183,7 +176,6 @@ func (c *channel) look(wait bool) (l link, changed chan struct{}, err error) {
 	return nil, c.changed, nil
 }
 
-// waitsForReady reports whether a call waits where others fail at once.
 func waitsForReady(options []grpc.CallOption) bool {
 	for _, option := range options {
 		if o, ok := option.(grpc.FailFastCallOption); ok {
@@ -193,8 +185,7 @@ func waitsForReady(options []grpc.CallOption) bool {
 	return false
 }
 
-// connect tries until it has a link, or there was no call for long, and stays until the
-// link has ended.
+// connect retries until it has a link, or calls have stopped, and stays until the link has ended.
 func (c *channel) connect() {
 	for pause := reconnectFirst; ; pause = min(pause*8/5, reconnectLongest) {
 		l, err := c.how.connect(c.life)
@@ -222,7 +213,6 @@ func (c *channel) connect() {
 	}
 }
 
-// connectError says why there is no connection, as gRPC does, and keeps the cause.
 type connectError struct {
 	*status.Status
 	cause error
@@ -232,8 +222,7 @@ func (e connectError) Error() string              { return e.Err().Error() }
 func (e connectError) Unwrap() error              { return e.cause }
 func (e connectError) GRPCStatus() *status.Status { return e.Status }
 
-// stay returns when a link has ended. Close breaks it, also while the calls that it has left are
-// answered.
+// stay returns when a link has ended. Close breaks it, even while its last calls are answered.
 func (c *channel) stay(l link) {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(c.life, func() {
@@ -249,8 +238,7 @@ func (c *channel) stay(l link) {
 	}
 }
 
-// isUsed reports whether there was a call recently. If not, connect ends, and begins again
-// with the next one.
+// isUsed reports whether a call came recently. If not, connect ends until the next call.
 func (c *channel) isUsed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,7 +249,6 @@ func (c *channel) isUsed() bool {
 	return false
 }
 
-// connect makes one attempt.
 func (h linking) connect(ctx context.Context) (link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no connection within %v", h.timeout))
 	defer cancel()
@@ -277,7 +264,6 @@ func (h linking) connect(ctx context.Context) (link, error) {
 	return l, nil
 }
 
-// open makes a link to whoever is there.
 func (h linking) open(ctx context.Context) (link, error) {
 	conn, err := h.dial(ctx, h.address)
 	if err != nil {

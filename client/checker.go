@@ -13,15 +13,14 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// CheckSequencer asks the cell whether a sequencer, given as text, is still that of
-// its lock. BadSequencer says that it is not, and why (Chubby §2.6).
+// CheckSequencer asks the cell whether a sequencer, given as text, is still its lock's. BadSequencer says
+// that it is not, and why (Chubby §2.6).
 func (c *Cell) CheckSequencer(ctx context.Context, text string) error {
 	return c.ask(ctx, "check sequencer", "", func(ctx context.Context, t *target) error {
 		return checkSequencerAt(ctx, c, t, text)
 	})
 }
 
-// checkSequencerAt asks one master once.
 func checkSequencerAt(ctx context.Context, c *Cell, t *target, text string) error {
 	reply, err := t.data.chubby.CheckSequencer(ctx, &chubbypb.CheckSequencerRequest{Cell: c.cfg.Cell, Sequencer: text})
 	if err == nil && !reply.GetValid() {
@@ -30,55 +29,48 @@ func checkSequencerAt(ctx context.Context, c *Cell, t *target, text string) erro
 	return err
 }
 
-// Checker returns a checker for a sequencer.Guard that asks the cell for each
-// request. That of Client.CachingChecker asks less often.
+// Checker returns a checker for a sequencer.Guard that asks the cell for each request.
+// Client.CachingChecker's asks less often.
 func (c *Cell) Checker() sequencer.Checker { return uncachedChecker{c} }
 
 type uncachedChecker struct{ cell *Cell }
 
-// CheckSequencer asks the cell.
 func (k uncachedChecker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
 	return k.cell.CheckSequencer(ctx, s.String())
 }
 
 const (
-	// MaxCheckAge is the greatest maxAge of a CachingChecker: for at most so long may
-	// the holder of a lost lock still be let in.
+	// MaxCheckAge is the greatest maxAge of a CachingChecker: for at most so long may a guard accept the
+	// holder of a lost lock.
 	MaxCheckAge = time.Second
 
-	// maxCheckedLocks bounds the locks of which a CachingChecker keeps answers, and so
-	// its handles and its goroutines: as many as a Guard keeps apart.
+	// maxCheckedLocks limits the locks with kept answers, and so the handles and goroutines: as many as a
+	// Guard separates.
 	maxCheckedLocks = sequencer.DefaultMaxLocks
 
-	// watchRetryInterval is when to try again to watch a lock that could not be watched:
-	// the reason is a right or a quota, and people change those.
+	// watchRetryInterval is the pause before another attempt to watch a lock, as people change rights and
+	// quotas.
 	watchRetryInterval = 10 * time.Second
 )
 
-// CachingChecker answers the questions of a sequencer.Guard with the help of a live
-// session (Chubby §2.4: "against the server's Chubby cache"). A good answer is kept
-// for at most maxAge from the moment when the question was sent, by the session's
-// clock. It is dropped earlier at any event of the lock (acquired, vacant, its node
-// deleted), when the epoch changes, and when events were lost. In jeopardy, and after
-// the end of the session, no answer from before serves. A bad answer is never kept.
-// (When an operator takes a lock away, there is no event before its holder has
-// released it; until then maxAge counts.)
+// CachingChecker answers the questions of a sequencer.Guard with the help of a live session (Chubby §2.4:
+// "against the server's Chubby cache"). It keeps a good answer for at most maxAge after the question was
+// sent, by the session's clock. It drops the answer at any event of the lock (acquired, vacant, its node
+// deleted), when the epoch changes, and when events were lost. In jeopardy, and after the session, it uses no
+// kept answer. It never keeps a bad answer. (After an operator takes a lock away, no event comes before its
+// holder has released it; until then maxAge counts.)
 //
-// Questions about one sequencer that wait at the same time are answered by one call
-// to the cell, which began after each of them was asked; the call in flight answers
-// only those that came before it was sent. (With a maxAge above 0, a good answer to
-// the call in flight serves the later questions as a kept answer does.)
+// One call to the cell answers simultaneous questions about a sequencer, if it was sent after them. (With a
+// maxAge above 0, its good answer serves later ones too.)
 //
-// To get the events, it opens the lock's node to read; the guarded server needs that
-// right and no other. Where that fails, and for ephemeral nodes, which its handle
-// would keep alive, maxAge alone bounds an answer; the log says so once for each
-// lock. It keeps answers for 4096 locks, and forgets the one that was asked about
-// longest ago. The session should have Config.NoCache; otherwise writers of the node
-// wait until this session has dropped the node from its cache.
+// To get the events, it opens the lock's node to read, the only right that the guarded server needs. Where
+// that fails, and for ephemeral nodes, which its handle would keep alive, maxAge alone limits an answer; the
+// log says so once for each lock. It keeps answers for 4096 locks, and forgets the least recently used. The
+// session should have Config.NoCache; otherwise writers of the node wait until its cache has dropped the
+// node.
 //
-// Its methods may be called from several goroutines. It has a goroutine and a handle
-// for each lock that it watches, and a goroutine for each sequencer about which it is
-// asking. Close it before its Client or after.
+// Its methods may be called from several goroutines. It has a goroutine and a handle for each watched lock,
+// and a goroutine for each sequencer with a pending question. Close it before its Client or after.
 type CachingChecker struct {
 	client   *Client
 	maxAge   time.Duration
@@ -88,29 +80,27 @@ type CachingChecker struct {
 
 	running sync.WaitGroup // its goroutines; Add only under mu, and not after closed
 
-	// mu guards what follows, the checks and the locks. notifier.mu may be taken
-	// while it is held.
+	// mu guards what follows, the checks and the locks. notifier.mu may be taken under it.
 	mu       sync.Mutex
 	closed   bool
 	inflight map[sequencer.Sequencer]*inflightChecks // each has a goroutine
 	locks    map[api.Path]*checkedLock
-	recent   *list.List // of *checkedLock, the most recently asked about first
+	recent   *list.List // of *checkedLock, most recent first
 	watchers int        // goroutines that watch a lock; at most maxLocks
 	stats    CachingCheckerStats
 }
 
-// CachingCheckerStats counts what a CachingChecker has done.
+// CachingCheckerStats counts a CachingChecker's work.
 type CachingCheckerStats struct {
-	Asked   uint64 // calls to the cell, each with its retries
-	Kept    uint64 // questions that a kept answer has answered
-	Locks   int    // of which it keeps an answer, or a trace of one
-	Watched int    // of these, whose events it gets
+	Asked   uint64 // calls to the cell, retries included
+	Kept    uint64 // questions answered by a kept answer
+	Locks   int    // with a kept answer, or a trace of one
+	Watched int    // of these, with events
 }
 
-// CachingChecker returns a checker for a sequencer.Guard that keeps good answers for
-// at most maxAge, from 0 (the cell is asked for every request) to MaxCheckAge; else
-// it fails with InvalidArgument. The session must be with the cell whose locks are
-// guarded. The caller closes the checker.
+// CachingChecker returns a checker for a sequencer.Guard that keeps good answers for at most maxAge, from 0
+// (it asks the cell every time) to MaxCheckAge; otherwise InvalidArgument. The session must be with the cell
+// of the guarded locks. The caller closes the checker.
 func (c *Client) CachingChecker(maxAge time.Duration) (*CachingChecker, error) {
 	if maxAge < 0 || maxAge > MaxCheckAge {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "make a checker", Path: rootPath(c.cell.cfg),
@@ -128,9 +118,8 @@ func (c *Client) CachingChecker(maxAge time.Duration) (*CachingChecker, error) {
 	return k, nil
 }
 
-// Close ends its goroutines and returns when none runs any more, after 5 s at most if
-// the cell cannot be reached to close the handles. Questions that wait, and later
-// ones, fail with Unavailable.
+// Close ends the goroutines and returns, after at most 5 s if the cell is unreachable to close the handles.
+// Pending and later questions fail with Unavailable.
 func (k *CachingChecker) Close() {
 	k.mu.Lock()
 	k.closed = true
@@ -153,12 +142,11 @@ func (k *CachingChecker) Stats() CachingCheckerStats {
 	return stats
 }
 
-// CheckSequencer returns nil if the sequencer's lock is held in its generation, or
-// was at most maxAge ago and nothing was heard since. BadSequencer says that it is
-// not. Unavailable, Cancelled and other codes say that the cell could not be asked,
-// or not in time.
+// CheckSequencer returns nil if the sequencer's lock is held in its generation, or was at most maxAge ago
+// without an event since. BadSequencer says that it is not. Other codes, such as Unavailable and Cancelled,
+// say that the cell did not answer, or not in time.
 func (k *CachingChecker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
-	// It is worth waiting for the call in flight once: its answer may be kept.
+	// Waiting for the pending call is worthwhile once: its answer may be kept.
 	for late := k.maxAge > 0; ; late = false {
 		c, definite, err := k.findAnswer(s, late)
 		if c == nil {
@@ -181,7 +169,6 @@ func (k *CachingChecker) CheckSequencer(ctx context.Context, s sequencer.Sequenc
 	}
 }
 
-// closedError is the error of questions after Close.
 func (k *CachingChecker) closedError(s sequencer.Sequencer) error {
 	return &api.Error{Code: api.Unavailable, Op: "check sequencer", Path: s.Path.String(), Err: Closed,
 		Message: "the CachingChecker was closed; close it after the last Guard that uses it"}

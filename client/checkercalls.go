@@ -9,15 +9,14 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// inflightChecks are the checks of one sequencer: the one in flight, and the next.
 type inflightChecks struct {
 	current *check // nil before the first
-	next    *check // not sent yet; nil if nobody waits for it
+	next    *check // not sent yet; nil without waiters
 }
 
 // check is one call to the cell. The mu of the CachingChecker guards it.
 type check struct {
-	waiters       int // callers that wait for it
+	waiters       int
 	cancel        context.CancelFunc
 	sent          session.Instant // when the newest attempt was sent
 	epoch         api.Epoch       // of the session at that time
@@ -26,10 +25,9 @@ type check struct {
 	err           error
 }
 
-// findAnswer returns no check if a kept answer will do, and else the check to wait
-// for. definite says that this check was not sent before, so that its answer counts
-// whatever it is. With late, the check may be the one in flight, whose answer counts
-// if it is kept.
+// findAnswer returns no check if a kept answer will do, and else the check to wait for. definite: this check
+// was unsent, so any answer counts. With late, the check may be the pending one, whose answer counts if it is
+// kept.
 func (k *CachingChecker) findAnswer(s sequencer.Sequencer, late bool) (c *check, definite bool, err error) {
 	now, epoch, safe := k.client.session.readClock()
 	k.mu.Lock()
@@ -60,7 +58,7 @@ func (k *CachingChecker) findAnswer(s sequencer.Sequencer, late bool) (c *check,
 
 func newCheck() *check { return &check{done: make(chan struct{})} }
 
-// leaveCheck ends the wait of one caller, and cancels the check if that was the last.
+// leaveCheck ends the wait of one caller. The last cancels the check.
 func (k *CachingChecker) leaveCheck(c *check) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,8 +67,6 @@ func (k *CachingChecker) leaveCheck(c *check) {
 	}
 }
 
-// runChecks makes one check of a sequencer after the other, while callers wait for
-// one.
 func (k *CachingChecker) runChecks(s sequencer.Sequencer, checks *inflightChecks) {
 	text := s.String()
 	for {
@@ -85,7 +81,6 @@ func (k *CachingChecker) runChecks(s sequencer.Sequencer, checks *inflightChecks
 	}
 }
 
-// startNextCheck takes the next check, nil if nobody waits for one.
 func (k *CachingChecker) startNextCheck(s sequencer.Sequencer, checks *inflightChecks) (context.Context, *check) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,7 +97,6 @@ func (k *CachingChecker) startNextCheck(s sequencer.Sequencer, checks *inflightC
 	return ctx, c
 }
 
-// noteSent notes when an attempt is sent, and what was known then.
 func (k *CachingChecker) noteSent(s sequencer.Sequencer, c *check) {
 	now, epoch, _ := k.client.session.readClock()
 	k.mu.Lock()
@@ -113,7 +107,6 @@ func (k *CachingChecker) noteSent(s sequencer.Sequencer, c *check) {
 	}
 }
 
-// finishCheck hands out the answer to a check.
 func (k *CachingChecker) finishCheck(s sequencer.Sequencer, checks *inflightChecks, c *check, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,20 +9,19 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// checkedLock is what a CachingChecker knows of one lock. The mu of the
-// CachingChecker guards it.
+// checkedLock is a CachingChecker's knowledge of one lock. The mu of the CachingChecker guards it.
 type checkedLock struct {
 	path          api.Path
 	element       *list.Element       // in recent
-	good          sequencer.Sequencer // the kept answer; zero if there is none
-	sent          session.Instant     // when the question was sent to which good is the answer
+	good          sequencer.Sequencer // the kept answer, or zero
+	sent          session.Instant     // when the question of good was sent
 	epoch         api.Epoch           // of the session at that time
-	invalidations uint64              // how often the kept answer was dropped
+	invalidations uint64              // counts dropped answers
 
-	stopWatch    context.CancelFunc // ends the goroutine that watches the lock; nil if none does
+	stopWatch    context.CancelFunc // ends the watching goroutine, or nil
 	watched      bool               // its events arrive
-	retryWatchAt session.Instant    // it is not watched again before
-	warned       bool               // the log says that it cannot be watched
+	retryWatchAt session.Instant    // earliest next attempt to watch
+	warned       bool
 }
 
 // isKeptGood reports whether a kept answer says that s is good; mu is held.
@@ -35,8 +34,7 @@ func (k *CachingChecker) isKeptGood(s sequencer.Sequencer, now session.Instant, 
 	return true
 }
 
-// keepAnswer keeps a good answer, unless the lock was invalidated since the question
-// was sent; mu is held.
+// keepAnswer keeps a good answer, unless the lock was invalidated after the question; mu is held.
 func (k *CachingChecker) keepAnswer(s sequencer.Sequencer, c *check) {
 	l := k.locks[s.Path]
 	if l == nil {
@@ -69,8 +67,8 @@ func (l *checkedLock) invalidate() {
 	l.invalidations++
 }
 
-// ensureWatched starts to watch the lock, unless it is watched; mu is held. It is
-// called for good answers only, so that nothing is opened for an invented sequencer.
+// ensureWatched watches the lock; mu is held. It is called for good answers only, so an invented sequencer
+// opens nothing.
 func (k *CachingChecker) ensureWatched(l *checkedLock) {
 	s := k.client.session
 	if l.stopWatch != nil || k.closed || k.watchers == k.maxLocks || s.ended.Err() != nil || s.clock() < l.retryWatchAt {
@@ -88,7 +86,7 @@ func (k *CachingChecker) ensureWatched(l *checkedLock) {
 		l.stopWatch, l.watched = nil, false
 		l.invalidate()
 		if err == nil || ctx.Err() != nil || s.ended.Err() != nil {
-			return // nil: it was watched until the node was deleted
+			return // nil: watched until the node was deleted
 		}
 		l.retryWatchAt = s.clock().Add(watchRetryInterval)
 		if !l.warned {
@@ -101,8 +99,8 @@ func (k *CachingChecker) ensureWatched(l *checkedLock) {
 	})
 }
 
-// watchLock invalidates the lock at each of its events, until ctx, the session or the
-// node ends. An error says that it could not be watched at all.
+// watchLock invalidates the lock at each of its events, until ctx, the session or the node ends. An error
+// says that it never watched.
 func (k *CachingChecker) watchLock(ctx context.Context, l *checkedLock) error {
 	h, err := k.client.Open(ctx, l.path.String(), OpenOptions{
 		Read: true, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},
@@ -113,7 +111,7 @@ func (k *CachingChecker) watchLock(ctx context.Context, l *checkedLock) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxCloseTime)
 		defer cancel()
-		_ = h.Close(ctx) // what cannot be closed goes with the session
+		_ = h.Close(ctx)
 	}()
 	stat, err := h.Stat(ctx)
 	if err != nil {
@@ -124,7 +122,7 @@ func (k *CachingChecker) watchLock(ctx context.Context, l *checkedLock) error {
 	}
 	k.mu.Lock()
 	l.watched = true
-	l.invalidate() // a kept answer may have become wrong before this handle was open, without an event
+	l.invalidate() // the answer may have become wrong before this handle was open, without an event
 	k.mu.Unlock()
 	for _, err := range h.Events(ctx) {
 		k.mu.Lock()

@@ -7,28 +7,22 @@ import (
 	"time"
 )
 
-// CleanupTime is how long a cleanup call goes on when its context has been cancelled:
-// long enough for a round trip and the commit of an entry, and for the election that
-// follows when a master resigns; short enough for a process that is being shut down.
-// Cleanup calls are those that give something back, such as Close, Release and
-// recipe.Presence.Withdraw.
+// CleanupTime is how much longer a cleanup call runs after its context was cancelled: enough for a round trip
+// and a commit, and for the election after a master resigns; short enough for a shutdown. Cleanup calls give
+// something back, such as Close, Release and recipe.Presence.Withdraw.
 const CleanupTime = time.Second
 
-// CleanupContext returns the context for a cleanup call, made from the context that
-// the caller of the cleanup call passed. Programs defer such calls with the context
-// of their whole life, which a signal has ended by the time when they run. If the
-// calls failed for that, others could not have what they give back before lease and
-// lock-delay have passed, although the program was shut down in an orderly way. So
-// when ctx is cancelled, before the call or during it, the call has CleanupTime more;
-// and also when the deadline of ctx passed before the call. A deadline that passes
-// during the call ends the call: it is for callers that do not want to wait.
+// CleanupContext returns the context for a cleanup call, made from its caller's context. Programs defer such
+// calls with the context of their whole life, which a signal has ended by then. If the calls failed, others
+// would wait for lease and lock-delay, despite the orderly shutdown. So the call has CleanupTime more when
+// ctx is cancelled, before the call or during it, or its deadline passed before the call. A deadline that
+// passes during the call ends it: that caller does not want to wait.
 //
-// Once a cleanup call has spent CleanupTime without an answer, other calls whose
-// contexts have ended get no such time until the cell has answered something: a
-// program that gives back a hundred locks while the cell is away waits once.
+// After a cleanup call has spent CleanupTime without an answer, calls whose contexts have ended get no such
+// time until the cell answers again: a program that releases a hundred locks while the cell is away waits
+// once.
 //
-// The cleanup calls of this package use CleanupContext themselves. It is for
-// functions that are built upon them.
+// The cleanup calls of this package use CleanupContext themselves. It is for functions built upon them.
 func (c *Client) CleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	late := ctx.Err() != nil
 	if ctx.Value(cleanupKey{}) != nil || late && c.session.isUnanswered() {
@@ -36,7 +30,7 @@ func (c *Client) CleanupContext(ctx context.Context) (context.Context, context.C
 	}
 	cleanup, cancel := newCleanupContext(ctx)
 	return cleanup, sync.OnceFunc(func() {
-		// A deadline that passed during the call means that the caller did not want to wait; it says nothing of the cell.
+		// A deadline that passed during the call says nothing of the cell.
 		if err := cleanup.Err(); err != nil && (late || errors.Is(err, context.Canceled)) {
 			c.session.noteUnanswered()
 		}
@@ -44,13 +38,10 @@ func (c *Client) CleanupContext(ctx context.Context) (context.Context, context.C
 	})
 }
 
-// cleanupKey marks the contexts that CleanupContext has made.
 type cleanupKey struct{}
 
-// newCleanupContext is CleanupContext without regard to earlier calls that were not
-// answered.
 func newCleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Value(cleanupKey{}) != nil { // this call is part of another cleanup call
+	if ctx.Value(cleanupKey{}) != nil { // part of another cleanup call
 		return ctx, func() {}
 	}
 	//mutant: if true { return ctx, func() {} }
@@ -75,14 +66,13 @@ func newCleanupContext(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// noteUnanswered notes that a cleanup call was not answered within CleanupTime.
+// noteUnanswered records a cleanup call without an answer within CleanupTime.
 func (s *sessionState) noteUnanswered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unansweredAt = s.changed
 }
 
-// isUnanswered reports whether nothing was heard from the cell since noteUnanswered.
 func (s *sessionState) isUnanswered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Client is a session with a cell, which Cell returns. Its methods may be called from
-// several goroutines. Close it, also when the session is gone.
+// Client is a session with a cell. Its methods may be called from several goroutines. Close it, also after
+// the session is gone.
 type Client struct {
 	cell     *Cell
-	ownsCell bool   // New made the Cell for this session alone: Close closes it
+	ownsCell bool   // New made the Cell for this session: Close closes it
 	cfg      Config // of this session; other sessions of the Cell may differ
 	session  *sessionState
 	numbers  *requestNumbers
@@ -23,15 +23,14 @@ type Client struct {
 	auditor  *auditor
 	keeper   *keeper
 
-	running      sync.WaitGroup // the goroutines; see "Goroutines" in internals.go
-	stopNotifier chan struct{}  // closed by Close: ends the goroutine of the notifier
+	running      sync.WaitGroup // see "Goroutines" in internals.go
+	stopNotifier chan struct{}  // closed by Close: ends the notifier
 	closeOnce    sync.Once
 	closeError   error // of the first Close; set before closeOnce is done
 }
 
-// Cell returns the cell that the session is with: to list its sessions and
-// locks, to ask for its status, and to open other sessions over the same
-// connections. If New made the client, Close of the client closes the Cell too.
+// Cell returns the session's cell, to inspect it and to open other sessions over the same connections. If New
+// made the client, its Close closes the Cell too.
 func (c *Client) Cell() *Cell { return c.cell }
 
 // Session returns the number of the session.
@@ -47,16 +46,14 @@ func (c *Client) State() session.State {
 	return c.session.refresh(c.session.clock())
 }
 
-// Left returns for how long the lease still runs by the local clock. It is negative
-// once the lease has run out.
+// Left returns how long the lease still runs by the local clock. It is negative after the lease.
 func (c *Client) Left() time.Duration {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
 	return c.session.local.End().Sub(c.session.clock())
 }
 
-// Lease returns the length of the newest lease granted, which may be longer than the
-// one asked for.
+// Lease returns the length of the newest lease, which may exceed the requested one.
 func (c *Client) Lease() time.Duration {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
@@ -66,8 +63,8 @@ func (c *Client) Lease() time.Duration {
 // Done is closed when the session is gone, or the client closed.
 func (c *Client) Done() <-chan struct{} { return c.session.ended.Done() }
 
-// Err says why the session is gone, nil while it is not: an *api.Error with the
-// code SessionExpired that wraps a Cause (Closed, EndedByCell or GraceOver).
+// Err says why the session is gone, nil while it is not: an *api.Error with the code SessionExpired that
+// wraps a Cause (Closed, EndedByCell or GraceOver).
 func (c *Client) Err() error {
 	if why := c.session.errIfGone(); why != nil {
 		return why

@@ -13,83 +13,76 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config is the configuration of a client. The zero Config is for the cell named
-// local. It is not changed after New or Dial.
+// Config is the configuration of a client. The zero Config is for the cell named local. Do not change it
+// after New or Dial.
 type Config struct {
 	// Cell is the name of the cell; empty is "local".
 	Cell string
-	// Servers are the client addresses (host:port) of the cell's replicas, not
-	// necessarily all of them. If it is empty, they are found as the function Servers
-	// describes, again in every round of the search for the master.
+	// Servers are client addresses (host:port) of some or all of the cell's replicas. If it is empty, each
+	// search for the master finds them anew as the function Servers describes.
 	Servers []string
-	// As is the principal to act as, where the servers believe what a client says of
-	// itself; else empty.
+	// As is the principal to act as, where the servers believe the client's word; else empty.
 	As string
-	// TLS names the files of certificates. What it does not name is that of the variables CHUBBY_CACERT,
-	// CHUBBY_CERT and CHUBBY_KEY, or else of the cell's entry in the file of cells (see the function Servers). If
-	// there are none at all, connections are not encrypted, and only cells take them that are configured to
-	// be insecure. A server's certificate has to be for the host of its address.
+	// TLS names the files of certificates. The variables CHUBBY_CACERT, CHUBBY_CERT and CHUBBY_KEY, or else
+	// the cell's entry in the file of cells (see the function Servers), supply the rest. Without any,
+	// connections are plain, and only insecure cells accept them. A server's certificate must be for the host
+	// of its address.
 	TLS TLSFiles
-	// Credentials say who the client is, in place of the certificate TLS.Cert. If both are missing, the variable
+	// Credentials identify the client, in place of the certificate TLS.Cert. Without both, the variable
 	// CHUBBY_TOKEN_FILE or token-file in the file of cells may name a file with a token.
 	Credentials Credentials
-	// NoTLS leaves the connections as Dialer makes them, whatever variables and the file of cells name: something
-	// else encrypts them, and says who the client is. TLS and Credentials must be zero then.
+	// NoTLS leaves the connections as Dialer makes them, whatever variables and the file of cells name:
+	// another program encrypts them, and identifies the client. TLS and Credentials must be zero.
 	NoTLS bool
 
-	// Lease is the lease to ask for, from api.MinLease to api.MaxLease; 0 is
-	// api.DefaultLease. The master may grant a longer one.
+	// Lease is the requested lease, from api.MinLease to api.MaxLease; 0 is api.DefaultLease. The master may
+	// grant a longer one.
 	Lease time.Duration
-	// Grace is the grace period: how long after the local end of its lease a session may
-	// still be saved (Chubby §2.8); 0 is api.DefaultGrace.
+	// Grace is the grace period: how long after the local end of its lease a session may still be saved
+	// (Chubby §2.8); 0 is api.DefaultGrace.
 	Grace time.Duration
 
-	// NoCache makes every read ask the cell. Without it, what was read is cached as long
-	// as it is true (Chubby §2.7): others can change a node only when this client has
-	// dropped it, which takes a round trip, or its cache lease has run out (see "Cache" in
-	// the documentation of the package). Processes that read little should set it.
+	// NoCache makes every read ask the cell. Otherwise the client caches reads (Chubby §2.7): a change by
+	// others waits until this client has dropped the node, which takes a round trip, or its cache lease has
+	// run out (see "Cache" in the documentation of the package). Processes that read little should set it.
 	NoCache bool
-	// CacheSize bounds the cache, in bytes, counted roughly; 0 is 64 MiB.
+	// CacheSize limits the cache, in bytes, roughly; 0 is 64 MiB.
 	CacheSize int
 
-	// DialTimeout bounds one attempt to connect to one replica; 0 is 2 s.
+	// DialTimeout limits one attempt to connect to one replica; 0 is 2 s.
 	DialTimeout time.Duration
-	// CallTimeout bounds one attempt of one call, so that a replica that hangs does not
-	// block the call, which its context bounds. 0 is 5 s. (After one second the other
-	// replicas are asked whether there is another master.)
+	// CallTimeout limits one attempt of one call, so that a hanging replica does not block the call; its
+	// context limits that. 0 is 5 s. (After one second the client asks the other replicas for another
+	// master.)
 	CallTimeout time.Duration
 
-	// RefusedFor is how long to look for the master while all servers refuse the
-	// connection, have names that no host has, or speak HTTP, and none was ever reached: waiting seldom
-	// helps. Then calls fail with Unavailable and the cause NothingListens. 0 is as long
-	// as the context of the call lasts.
+	// RefusedFor limits the search for the master while all servers refuse the connection, have unknown
+	// names, or speak HTTP, and none was ever reached. Then calls fail with Unavailable and the cause
+	// NothingListens. 0 is as long as the context of the call lasts.
 	RefusedFor time.Duration
 
-	// Clock measures leases. nil is a clock that counts while the machine is suspended,
-	// where the system has one.
+	// Clock measures leases. nil is a clock that counts during suspends too, where the system has one.
 	Clock session.Clock
-	// Tracer has the calls of this client traced (OpenTelemetry): each has a span, a child of the one in its context, and
-	// each attempt to make it; a master that traces calls goes on from there. nil traces nothing, and costs nothing. Calls that
-	// the cache answers have no span. An error of a call that is traced names its trace.
+	// Tracer traces calls and their attempts (OpenTelemetry): each call has a span, a child of its context's;
+	// a master that traces calls continues it. nil traces nothing, and costs nothing. Calls that the cache
+	// answers have no span. An error of a traced call names its trace.
 	Tracer trace.TracerProvider
 	// Logger logs fail-overs, jeopardy and lost locks; nil logs nothing.
 	Logger *slog.Logger
 	// Dialer connects to a replica; nil is TCP, which looks a name up each time.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
-	// OnState is called after every change of the session's state, in order and from one
-	// goroutine; but not for Close. It must not call Close, which waits for it. While it
-	// runs, the session goes on: only further changes, and lines of the log, wait for
-	// it. If 64 changes wait, a new one takes the place of the newest of them, so that
-	// the last one reported is the state in which the session is.
+	// OnState is called after every change of the session's state except Close, in order and from one
+	// goroutine. It must not call Close, which waits for it. Only further changes, and log lines, wait for
+	// it. Beyond 64 waiting changes, a new one replaces the newest, so that the last report is the session's
+	// state.
 	OnState func(StateChange)
-	// Meter is told what the sessions, calls and connections do, for metrics: of all sessions of
-	// the Cell; nil is nobody. It may be that of other Cells, too.
+	// Meter receives the work of all sessions, calls and connections of the Cell, for metrics; it may be nil.
+	// Several Cells may share one.
 	Meter *Meter
 }
 
-// SessionConfig is the part of a Config that is a session's own: sessions of one Cell
-// may differ in it. A zero field means what it means in a Config. Config.Session
-// returns that part of a Config.
+// SessionConfig is a session's part of a Config, with the same zero values: sessions of one Cell may differ
+// in it. Config.Session returns it.
 type SessionConfig struct {
 	As        string
 	Lease     time.Duration
@@ -101,7 +94,7 @@ type SessionConfig struct {
 	OnState   func(StateChange)
 }
 
-// Session returns the part that is a session's own.
+// Session returns the session's part.
 func (c Config) Session() SessionConfig {
 	return SessionConfig{
 		As: c.As, Lease: c.Lease, Grace: c.Grace, NoCache: c.NoCache, CacheSize: c.CacheSize,
@@ -109,7 +102,6 @@ func (c Config) Session() SessionConfig {
 	}
 }
 
-// withSession returns the configuration of a session of the Cell that c configures.
 func (c Config) withSession(s SessionConfig) Config {
 	c.As, c.Lease, c.Grace, c.NoCache, c.CacheSize = s.As, s.Lease, s.Grace, s.NoCache, s.CacheSize
 	c.Clock, c.Logger, c.OnState = s.Clock, s.Logger, s.OnState
@@ -120,9 +112,9 @@ func (c Config) withSession(s SessionConfig) Config {
 type StateChange struct {
 	State session.State // the new state
 	Epoch api.Epoch     // of the newest grant
-	Left  time.Duration // until the local end of the lease; in jeopardy, until the end of the grace period
+	Left  time.Duration // until the local end of the lease; in jeopardy, of the grace period
 	Err   error         // why the session is gone
-	Heard string        // in jeopardy, what the replicas that were asked for the master last said, for people; empty if that is not known
+	Heard string        // in jeopardy, the replicas' last answers to the search for the master, for people; empty if unknown
 }
 
 const (
@@ -131,7 +123,6 @@ const (
 	defaultCallTimeout = 5 * time.Second // longer than a healthy master under load takes
 )
 
-// withDefaults returns the configuration with defaults in place of zero fields.
 func (c Config) withDefaults() Config {
 	if c.Cell == "" {
 		c.Cell = api.LocalCell
@@ -166,7 +157,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// cacheLimit returns the bytes that may be cached; 0 is no cache.
 func cacheLimit(c Config) int {
 	if c.NoCache {
 		return 0
@@ -174,7 +164,6 @@ func cacheLimit(c Config) int {
 	return c.CacheSize
 }
 
-// validate returns every fault of a configuration with its defaults filled in.
 func (c Config) validate() error {
 	var faults []error
 	if !api.ValidCell(c.Cell) {

@@ -11,26 +11,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Credentials say who a client is, where a certificate does not. Their methods may be called from several
-// goroutines.
+// Credentials identify a client without a certificate. Their methods may be called from several goroutines.
 type Credentials interface {
-	// Token returns a bearer token. It is asked for one for each connection that is made, so a
-	// token that lasts for minutes will do. A connection ends when its token expires, and another is
-	// made; sessions and locks stay.
+	// Token returns a bearer token. Each new connection asks for one, so a token that lasts for minutes will
+	// do. A connection ends when its token expires, and another is made; sessions and locks stay.
 	Token(ctx context.Context) (string, error)
 }
 
-// TokenFile returns the credentials in a file, which is read for each connection: what renews
-// the token replaces the file. It is how Kubernetes hands tokens to programs.
+// TokenFile returns the credentials in a file, read for each connection: to renew the token, replace the
+// file. Kubernetes gives tokens to programs this way.
 func TokenFile(name string) Credentials { return tokenFile(name) }
 
 type tokenFile string
 
-// Token implements Credentials.
 func (f tokenFile) Token(context.Context) (string, error) { return tokens.ReadFile(string(f)) }
 
-// introduce says who the client is over a new connection, before anything else is said. That a replica
-// does not believe it is no error here: it answers the calls over the connection so.
+// introduce identifies the client first over a new connection. A rejection is no error here: the replica
+// answers each call with it.
 func (e *encryption) introduce(ctx context.Context, l link) error {
 	if e == nil || e.credentials == nil {
 		return nil
@@ -45,12 +42,11 @@ func (e *encryption) introduce(ctx context.Context, l link) error {
 	case err == nil, isAnswer(err):
 		return nil
 	case status.Code(err) == codes.Unimplemented:
-		return nil // a replica of an earlier version, which takes no tokens, and says so of each call
+		return nil // an earlier replica, which takes no tokens, and says so for each call
 	}
 	return err
 }
 
-// checkCredentials returns why no token can be had.
 func checkCredentials(ctx context.Context, c Credentials) error {
 	if c == nil {
 		return nil

@@ -7,21 +7,21 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// debugParts are the parts of what each replica says of itself, in the order in which Debug asks for them: its metrics, the stacks of its
-// goroutines, the last lines of its log, and its configuration, without secrets.
+// debugParts are the parts of a replica's report, in order: its metrics, the stacks of its goroutines, the
+// last lines of its log, and its configuration, without secrets.
 func debugParts() []string { return []string{"metrics", "goroutines", "log", "config"} }
 
-// DebugPart is a part of what a replica says of itself.
+// DebugPart is a part of a replica's report.
 type DebugPart struct {
-	Replica string // its id; its address, if it did not answer
+	Replica string // its id, or, without an answer, its address
 	Name    string // one of debugParts
 	Text    []byte
-	Cut     bool  // there was more before
-	Err     error // why there is none
+	Cut     bool  // earlier text was cut off
+	Err     error // why it is missing
 }
 
-// Debug asks every replica of the cell for what it knows of itself, for a report of a fault, as an operator's act. It needs no master. Each
-// replica has Config.DialTimeout for each part; it fails only if no replica answers at all.
+// Debug asks every replica for a report of a fault, as an operator's act. It needs no master. Each replica
+// has Config.DialTimeout for each part; Debug fails only if no replica answers.
 func Debug(ctx context.Context, c *Cell) ([]DebugPart, error) {
 	s, err := c.Status(ctx)
 	if err != nil {
@@ -51,7 +51,6 @@ func Debug(ctx context.Context, c *Cell) ([]DebugPart, error) {
 	return parts, nil
 }
 
-// ask asks a replica for a part.
 func (p *DebugPart) ask(ctx context.Context, c *Cell, address string) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()

@@ -16,19 +16,17 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// noteDial notes the result of an attempt to connect.
 func (t *target) noteDial(err error) {
 	if errors.Is(err, context.Canceled) {
-		return // the attempt was given up, which says nothing of the replica
+		return // abandoned, which says nothing of the replica
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refused = err
 }
 
-// explainError returns the error of a call as chubbypb.Error does; that of a replica
-// that cannot be connected to, in the system's words. gRPC wraps those in three
-// layers of its own, which for each of five servers is more than people read.
+// explainError returns the error of a call as chubbypb.Error does, and for an unreachable replica the
+// system's words, without gRPC's three layers.
 func (t *target) explainError(err error) error {
 	if older := t.olderError(err); older != nil {
 		return older
@@ -52,8 +50,8 @@ func (t *target) explainError(err error) error {
 	return &own
 }
 
-// olderError returns the error of a call that a replica of an earlier version does not know, nil for any other. Its code ends the call: the
-// replica is not going to learn it while clients try again.
+// olderError returns the error of a call that an earlier replica does not know, or nil. Its code ends the
+// call: retries are useless.
 func (t *target) olderError(err error) error {
 	s, is := status.FromError(err)
 	//mutant: if !is || s.Code() != codes.OK {
@@ -71,7 +69,7 @@ func (t *target) olderError(err error) error {
 
 func (t *target) unnamed() string { return "the master at " + t.address }
 
-// withVersion returns an error of olderError that says which cell it is about, and the version of its master; any other as it is.
+// withVersion adds the cell and its master's version to an error of olderError; others are unchanged.
 func (t *target) withVersion(ctx context.Context, e *api.Error) *api.Error {
 	if !errors.Is(e, OlderMaster) {
 		return e
@@ -88,8 +86,6 @@ func (t *target) withVersion(ctx context.Context, e *api.Error) *api.Error {
 	return &own
 }
 
-// withoutCause removes the cause from an error that says that a replica cannot be
-// reached: its message has the words of the cause already.
 func withoutCause(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Unavailable {
@@ -100,8 +96,7 @@ func withoutCause(err error) error {
 	return &own
 }
 
-// systemText returns the innermost text of an error of a dialer: "connection
-// refused".
+// systemText returns the innermost text of a dialer's error: "connection refused".
 func systemText(err error) string {
 	var system *os.SyscallError
 	var op *net.OpError

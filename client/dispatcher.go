@@ -13,15 +13,14 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// dispatcher sends calls to the master, whichever replica that is: it repeats a call
-// until that has a definite answer. Its locator tells it which replica is the master,
-// and looks for another when calls to that one fail.
+// dispatcher sends calls to the master, and repeats each until it has a definite answer. Its locator finds
+// the master.
 type dispatcher struct {
 	cfg     Config
 	locator *locator
 	limits  callLimits
 
-	requests atomic.Uint64 // names the newest call; it begins with a random one, so that other processes have others
+	requests atomic.Uint64 // names the newest call; begins with a random number, unlike other processes'
 }
 
 func newDispatcher(cfg Config, f *locator) *dispatcher {
@@ -30,34 +29,32 @@ func newDispatcher(cfg Config, f *locator) *dispatcher {
 	return d
 }
 
-// call is one call to the master, however many attempts it takes.
 type call struct {
 	op, path string
 	// session must be safe when an attempt is sent; nil for calls without a session.
 	session *sessionState
-	// noTimeout says that CallTimeout does not bound an attempt, which may wait for
-	// long. It ends when another master is found.
+	// noTimeout frees an attempt, which may wait for long, from CallTimeout. It ends when another master is
+	// found.
 	noTimeout bool
 	class     callClass
 	size      int    // of the request in bytes, if it may be large
-	request   uint64 // names it, in all of its attempts; dispatch sets it
-	// attempt sends the call once. It is called again after an error that allows a retry.
+	request   uint64 // names it in all attempts; dispatch sets it
+	// attempt sends the call once, and again after an error that allows a retry.
 	attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error
 }
 
-// verdict is what to do after an attempt.
 type verdict uint8
 
 const (
 	verdictFinal      verdict = 1 // the call ends with this answer
-	verdictRetry      verdict = 2 // send it again, to whichever replica is the master then; this attempt did nothing
-	verdictFollow     verdict = 3 // send it to the replica that the error names; this attempt did nothing
-	verdictStaleEpoch verdict = 4 // send it again once the session knows the current epoch; this attempt did nothing
-	verdictUncertain  verdict = 5 // send it again; this attempt may have taken effect
+	verdictRetry      verdict = 2 // send it again, to the current master; nothing was done
+	verdictFollow     verdict = 3 // send it to the replica named in the error; nothing was done
+	verdictStaleEpoch verdict = 4 // send it again in the session's new epoch; nothing was done
+	verdictUncertain  verdict = 5 // send it again; it may have taken effect
 )
 
-// verdictOf says what to conclude from the error of an attempt. An error that wraps a
-// cause was made in this process, by gRPC, and says nothing of what the master did.
+// verdictOf judges the error of an attempt. An error with a cause is gRPC's own, and says nothing of the
+// master's work.
 func verdictOf(e *api.Error) verdict {
 	local := e.Err != nil
 	switch e.Code {
@@ -80,20 +77,18 @@ func verdictOf(e *api.Error) verdict {
 	return verdictFinal
 }
 
-// outcome is what is known of a call that has ended.
 type outcome uint8
 
 const (
-	outcomeAnswered  outcome = 1 // it was answered, perhaps by a refusal
+	outcomeAnswered  outcome = 1 // answered, perhaps by a refusal
 	outcomeNotDone   outcome = 2 // no attempt has taken effect, and none was refused for good
 	outcomeUncertain outcome = 3 // an attempt may have taken effect
 )
 
-// maxHops is how often replicas may redirect a call without a pause.
+// maxHops limits redirections without a pause.
 const maxHops = 3
 
-// dispatch makes attempts until one has a definite answer, or ctx or the session
-// ends.
+// dispatch makes attempts until a definite answer, or until ctx or the session ends.
 func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 	k.request = d.requests.Add(1)
 	began := d.cfg.Meter.start(d.cfg.Clock)
@@ -102,7 +97,6 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 	return result, withRequest(err, k.request)
 }
 
-// repeat is dispatch, which nobody measures.
 func (d *dispatcher) repeat(ctx context.Context, k call) (outcome, error) {
 	if d.cfg.Tracer != nil {
 		return d.dispatchTraced(ctx, k)
@@ -112,7 +106,7 @@ func (d *dispatcher) repeat(ctx context.Context, k call) (outcome, error) {
 
 func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, error) {
 	var unbind context.CancelFunc
-	bind := func() { // has ctx end with the session, before there is anything to wait for
+	bind := func() { // ends ctx with the session, before any wait
 		if k.session != nil && unbind == nil {
 			ctx, unbind = k.session.withSession(ctx)
 		}
@@ -144,8 +138,8 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 		last = fmt.Errorf("%s answered: %s", t.address, brief(e))
 		switch v := verdictOf(e); {
 		case v == verdictFinal:
-			// Only an answer of the log settles the attempts before: one of them may have
-			// taken effect, and its answer been lost.
+			// Only an answer of the log settles earlier attempts: one may have taken effect without its
+			// answer arriving.
 			//mutant: if result != outcomeUncertain || e.Err == nil || e.Code == api.SessionExpired {
 			if result != outcomeUncertain || e.Final || e.Code == api.SessionExpired {
 				result = outcomeAnswered
@@ -163,8 +157,8 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 		case v == verdictUncertain:
 			result = outcomeUncertain
 		}
-		// The end of the call's own time is no fault of the master, which knows the
-		// deadline and may report DeadlineExceeded before ctx ends here.
+		// The end of the call's own time is no fault of the master, which may report DeadlineExceeded before
+		// ctx ends here.
 		if ctx.Err() == nil && (hung || e.Code != api.DeadlineExceeded) {
 			d.locator.forgetMaster(t)
 		}
@@ -172,7 +166,6 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 	}
 }
 
-// errNothingSent is the last error of a call that has made no attempt.
 var errNothingSent = errors.New("nothing was sent")
 
 // admitNow is admit without a wait: t is nil if admit would wait or fail.
@@ -186,11 +179,10 @@ func (d *dispatcher) admitNow(ctx context.Context, k call, s slots) (t *target, 
 	return t, caller
 }
 
-// admit is awaitReady, and waits until the limits allow an attempt. CallTimeout counts
-// from then, so that the wait is taken neither for a silent master nor for an attempt
-// that may have taken effect. No call keeps a slot while it waits for its session or for a
-// master, because other sessions share the limits. If there is no error, the caller gives
-// the slots back after the attempt.
+// admit is awaitReady, and waits until the limits allow an attempt. CallTimeout counts from then, so the wait
+// is neither a silent master's nor an attempt that may have taken effect. No call keeps a slot while it waits
+// for its session or for a master, as sessions share the limits. Without an error, the caller gives the slots
+// back after the attempt.
 func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller, err error) {
 	for {
 		if t, caller, err = d.awaitReady(ctx, k); err != nil {
@@ -203,7 +195,7 @@ func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, cal
 		if !waited {
 			return t, caller, nil
 		}
-		// Meanwhile another replica may have become the master, or the session unsafe.
+		// Meanwhile the master may have changed, or the session become unsafe.
 		if t, caller = d.readyNow(k); t != nil && ctx.Err() == nil {
 			return t, caller, nil
 		}
@@ -211,7 +203,6 @@ func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, cal
 	}
 }
 
-// awaitReady waits until the session is safe and the master known.
 func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb.Caller, error) {
 	if ctx.Err() != nil {
 		return nil, nil, contextError(ctx)
@@ -221,8 +212,7 @@ func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb
 		if err != nil || k.session == nil {
 			return t, nil, err
 		}
-		// The session comes last: nothing may come between reading the clock and
-		// acting upon it.
+		// The session comes last: act directly after reading the clock.
 		caller, waited, err := k.session.awaitSafe(ctx)
 		if err != nil || !waited {
 			return t, caller, err
@@ -241,7 +231,7 @@ func (d *dispatcher) readyNow(k call) (t *target, caller *chubbypb.Caller) {
 	return t, caller
 }
 
-// attemptOnce makes one attempt. hung says that a context ended it, and no answer.
+// attemptOnce makes one attempt. hung: a context ended it, without an answer.
 func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller *chubbypb.Caller) (e *api.Error, hung bool) {
 	var cancel context.CancelFunc
 	if k.noTimeout {
@@ -255,7 +245,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	}
 	defer t.onSuperseded(cancel)()
 	//mutant: if other := d.locator.believedMaster(); other != nil && other != t && false {
-	if other := d.locator.believedMaster(); other != nil && other != t { // found before onSuperseded was called, which therefore does not tell
+	if other := d.locator.believedMaster(); other != nil && other != t { // found before onSuperseded, which therefore reports nothing
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}
 	if !k.noTimeout {
@@ -282,35 +272,31 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	return t.withVersion(ctx, e), ctx.Err() != nil
 }
 
-// lateAfter is how long a call may be without an answer before the replicas are asked
-// whether another is the master. A healthy master answers sooner, even if it waits for
-// a disk, and an election takes less.
+// lateAfter is how long a call may lack an answer before the client asks the replicas for another master. A
+// healthy master answers sooner, even if it waits for a disk, and an election takes less.
 const lateAfter = time.Second
 
-// answerWatch watches over a call to a target that has no answer yet. A machine that is
-// stopped, or that has lost power or network, closes no connection: calls to it would wait
-// for CallTimeout. So when the answer is late, the master is looked for while the call goes
-// on. If another replica is found, all calls to the target are cancelled; if the target is
-// found again, it is only slow, and they go on.
+// answerWatch watches an unanswered call to a target. A stopped machine, or one without power or network,
+// closes no connection: calls to it would wait for CallTimeout. So when the answer is late, the client looks
+// for the master meanwhile. Another master cancels all calls to the target; the same one was only slow.
 type answerWatch struct {
 	locator *locator
 	ctx     context.Context //nolint:containedctx // of the call
 	target  *target
 	timer   *time.Timer
 
-	mu     sync.Mutex // guards what follows; locator.mu is taken while it is held
+	mu     sync.Mutex // guards what follows; locator.mu may be taken under it
 	joined *search
 	done   bool
 }
 
-// watchAnswer begins to watch over a call to t. The caller calls answered.
+// watchAnswer begins to watch a call to t. The caller must call answered.
 func (d *dispatcher) watchAnswer(ctx context.Context, t *target) *answerWatch {
 	w := &answerWatch{locator: d.locator, ctx: ctx, target: t}
-	w.timer = time.AfterFunc(lateAfter, w.late) // which does not read it
+	w.timer = time.AfterFunc(lateAfter, w.late) // late does not read it
 	return w
 }
 
-// late looks for the master.
 func (w *answerWatch) late() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -319,8 +305,7 @@ func (w *answerWatch) late() {
 	}
 }
 
-// answered says that the answer has arrived or is not waited for any more; a second call
-// does nothing.
+// answered ends the watch: the answer has arrived, or the call was abandoned. A second call does nothing.
 func (w *answerWatch) answered() {
 	if w.timer.Stop() {
 		return
@@ -334,8 +319,7 @@ func (w *answerWatch) answered() {
 	}
 }
 
-// gaveUpError returns the error of a call that ends without a definite answer because
-// of err; last is the error of its last attempt.
+// gaveUpError returns the error of a call without a definite answer, from err and its last attempt's error.
 func (d *dispatcher) gaveUpError(ctx context.Context, k call, err, last error) error {
 	if k.session != nil {
 		if gone := k.session.errIfGone(); gone != nil {

@@ -9,39 +9,35 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Shared has Client.Acquire and Client.Do take the lock in shared mode, together with
-// others that do. Without it they take it exclusively.
+// Shared makes Client.Acquire and Client.Do take the lock in shared mode. The default is exclusive.
 func Shared() LockOption { return func(o *lockOptions) { o.shared = true } }
 
-// LockDelay is OpenOptions.LockDelay, 0 to api.MaxLockDelay, for Client.Acquire and
-// Client.Do. Without it, theirs is api.DefaultLockDelay. 0 is for locks that protect
-// only servers which check sequencers.
+// LockDelay is OpenOptions.LockDelay, 0 to api.MaxLockDelay, for Client.Acquire and Client.Do. Their default
+// is api.DefaultLockDelay. 0 is for locks that only protect servers which check sequencers.
 func LockDelay(d time.Duration) LockOption { return func(o *lockOptions) { o.lockDelay = &d } }
 
-// Try has Client.Acquire and Client.Do take the lock only if it is free, as
-// Handle.TryAcquire does: otherwise the error is LockHeld or LockDelayed. See also Quiet.
+// Try makes Client.Acquire and Client.Do take the lock only if it is free, as Handle.TryAcquire does:
+// otherwise the error is LockHeld or LockDelayed. See also Quiet.
 func Try() LockOption { return func(o *lockOptions) { o.try = true } }
 
-// AtLeast has Client.Do keep the lock for at least that long after it was acquired, also
-// if the function returns earlier. With Try it is for a job that several hosts begin at
-// the same time of day: one whose clock is behind finds the lock held, and does not do the
-// job again. Do does not wait any longer when its context has ended or the lock is lost.
+// AtLeast makes Client.Do keep the lock for at least that long after it was acquired, even if the function
+// returns earlier. With Try it is for a job that several hosts begin at the same time of day: a host whose
+// clock is behind finds the lock held, and does not repeat the job. The end of the context, or the loss of
+// the lock, ends the wait.
 func AtLeast(d time.Duration) LockOption { return func(o *lockOptions) { o.atLeast = d } }
 
-// maxReopen is how often a call that opens a node by its path does so again because
-// somebody has deleted the node since it was opened.
+// maxReopen limits how often a call by path opens a node again after a deletion.
 const maxReopen = 10
 
-// Acquire waits for the lock of a file and returns it: it opens the file, creates it if
-// it is absent, in a directory that exists, and acquires its lock, as Handle.Acquire
-// does. The lock is exclusive, and its lock-delay is api.DefaultLockDelay; the options
-// Shared and LockDelay say otherwise; with Try it does not wait. If the file is deleted while the lock is waited
-// for, it is created again, ten times at most.
+// Acquire opens a file, creates an absent one in an existing directory, waits for its lock as Handle.Acquire
+// does, and returns it. The lock is exclusive, with the lock-delay api.DefaultLockDelay; the options Shared
+// and LockDelay change that; with Try it does not wait. If the file is deleted meanwhile, Acquire creates it
+// again, at most ten times.
 //
-// Release of the lock closes the handle too; the file stays. Each call has a handle of
-// its own: so a program that calls Acquire again while it holds the lock waits for
-// itself. The errors are those of Open and of Handle.Acquire, but never Uncertain: after
-// an error no lock is held, and no handle is open. The file may have been created.
+// Release of the lock closes the handle too; the file stays. Each call has its own handle: a program that
+// calls Acquire again while it holds the lock waits for itself. The errors are those of Open and of
+// Handle.Acquire, except Uncertain: after an error no lock is held, and no handle is open. The file may have
+// been created.
 func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption) (*Lock, error) {
 	o := lockOptionsOf(options)
 	opening, mode := OpenOptions{Write: true, Create: File, LockDelay: api.DefaultLockDelay}, api.Exclusive
@@ -66,15 +62,15 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 		if err == nil {
 			return l, nil
 		}
-		_ = h.Close(ctx) // if there is no answer, it is closed in the background
+		_ = h.Close(ctx) // without an answer, it is closed in the background
 		if !errors.Is(err, api.HandleClosed) || opened == maxReopen {
 			return nil, err
 		}
 	}
 }
 
-// notOpened returns the error of Acquire after an error of Open. Uncertain becomes another code: it would say only that the file
-// may have been created, and callers would take it for the Uncertain of a release.
+// notOpened returns the error of Acquire after an error of Open. It replaces Uncertain (the file may exist),
+// which callers would take for the Uncertain of a release.
 func notOpened(ctx context.Context, err error) error {
 	var e *api.Error
 	//mutant: if ctx.Err() == nil || !errors.As(err, &e) || e.Code != api.Uncertain {
@@ -82,7 +78,7 @@ func notOpened(ctx context.Context, err error) error {
 		return err
 	}
 	own := *e
-	own.Code = api.Unavailable // an answer was lost, and another refused; not even that says whether it was for good
+	own.Code = api.Unavailable // an answer was lost, and another refused, perhaps not for good
 	if ctx.Err() != nil {
 		own.Code = api.ContextCode(contextError(ctx))
 	}
@@ -90,24 +86,19 @@ func notOpened(ctx context.Context, err error) error {
 	return &own
 }
 
-// Do runs f under the lock of a file: it acquires the lock as Acquire does, calls f, and
-// releases the lock, also if f panics. The context of f is that of Lock.With: it ends
-// when ctx does, or when the lock may not be relied on any more, with the cause. When f
-// returns, its work must have stopped, in other goroutines too: another may have the
-// lock then.
+// Do runs f under the lock of a file: it acquires the lock as Acquire does, calls f, and releases the lock as
+// Lock.Release does, also if f panics or ctx was cancelled. The context of f is that of Lock.With: it ends,
+// with the cause, when ctx does, or when the lock becomes unreliable. When f returns, its work must have
+// stopped, in other goroutines too: another may hold the lock then.
 //
-// Nil means that f has returned nil, and that the lock was held until then, or until f
-// itself released it. If the lock
-// was lost before f had returned, the error is that loss, LockLost or SessionExpired,
-// joined with the error of f, if there is one; errors.Is finds both, and api.CodeOf the
-// code of the loss. Otherwise it is the error of f, as it is; or that of the release,
-// Uncertain for example, which only says that f was called, and that others may get the
-// lock later; or both, joined. If the lock was not acquired, f was not called, and the error is that of
-// Acquire. The lock is released as Lock.Release does it, so also when ctx has been
-// cancelled.
+// Nil means that f has returned nil, and that the lock was held until then, or until f itself released it. If
+// the lock was lost before, the error is LockLost or SessionExpired, joined with f's error, if any; errors.Is
+// finds both, and api.CodeOf the code of the loss. Otherwise it is f's error, or the release's, or both,
+// joined. A release error, such as Uncertain, only says that f was called, and that others may get the lock
+// later. If the lock was not acquired, f was not called, and the error is Acquire's.
 func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context, l *Lock) error, options ...LockOption) (err error) {
 	atLeast := lockOptionsOf(options).atLeast
-	if atLeast > 0 { // a negative one is refused
+	if atLeast > 0 { // a negative one is rejected
 		options = append(slices.Clone(options), AtLeast(0))
 	}
 	l, err := c.Acquire(ctx, path, options...)
@@ -115,7 +106,7 @@ func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context
 		return err
 	}
 	acquired := c.cfg.Clock()
-	defer func() { // not recovered: a panic goes on, and so does runtime.Goexit
+	defer func() { // no recover: a panic goes on, and so does runtime.Goexit
 		lost := l.Err() // before the release, which ends the context
 		//mutant: if why := recover(); why != nil { panic(why) }; released := l.Release(ctx)
 		released := l.Release(ctx)
@@ -142,14 +133,13 @@ func lockOptionsOf(options []LockOption) (o lockOptions) {
 	return o
 }
 
-// doError is the error of Do: of that of its function, why the lock was not held any
-// more when the function returned, and the error of the release.
+// doError is the error of Do, from its function's, the reason of the lock's loss, and the release's.
 func doError(err, lost, released error) error {
 	if lost == nil && (errors.Is(released, api.LockLost) || errors.Is(released, api.SessionExpired)) {
-		lost = released // nothing was heard of it before
+		lost = released // no earlier event said so
 	}
 	switch {
-	case errors.Is(lost, LockReleased): // by the function, which was told what came of it
+	case errors.Is(lost, LockReleased): // by the function, which knows the result
 		return err
 	case lost != nil && errors.Is(err, lost) && api.CodeOf(err) == api.CodeOf(lost):
 		return err

@@ -8,20 +8,16 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Next waits for the next event of the handle, which must have been opened for some
-// kinds of events (Chubby §2.5). Besides those kinds it returns, each in its place,
-// EventHandleInvalid, EventLockLost, EventMasterFailedOver and EventLost. After the
-// last two events may have been missed; a program that looks at the node again then
-// misses nothing, but for what is done to contents and children while its principal has
-// not the right to read: of that no event tells, nor is there one when it has the right
-// again. Each event is returned to one caller.
+// Next waits for the next event of the handle, which must have been opened for some kinds of events (Chubby
+// §2.5). Besides those kinds it returns EventHandleInvalid, EventLockLost, EventMasterFailedOver and
+// EventLost, each in its place. After the last two, events may be missing; a program that then looks at the
+// node misses nothing, except changes of contents and children while its principal may not read: these cause
+// no event, even when the right returns. Each event goes to one caller.
 //
-// At most api.MaxEventQueue events wait for a caller that is slow; of further ones,
-// one EventLost remains, and EventHandleInvalid. When the handle is closed, poisoned or invalid, or the
-// session is gone, Next first returns the events that wait, and then the error:
-// HandleClosed or SessionExpired. If ctx ends, the error is Cancelled or
-// DeadlineExceeded, and no event is taken. For a handle that was opened without
-// events it is InvalidArgument.
+// At most api.MaxEventQueue events wait for a slow caller; of further ones, one EventLost remains, and
+// EventHandleInvalid. When the handle is closed, poisoned or invalid, or the session is gone, Next first
+// returns the waiting events, and then HandleClosed or SessionExpired. If ctx ends, the error is Cancelled or
+// DeadlineExceeded, and no event is taken. A handle opened without events is InvalidArgument.
 func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	const op = "wait for events"
 	if !h.watches {
@@ -31,7 +27,7 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 		if ctx.Err() != nil {
 			return api.Event{}, h.noEventError(ctx, op)
 		}
-		why := h.client.session.errIfGone() // before takeEvent, which then finds all events that came before the end
+		why := h.client.session.errIfGone() // before takeEvent, which then finds all earlier events
 		e, news, broken := h.takeEvent()
 		switch {
 		case broken != nil:
@@ -49,7 +45,6 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	}
 }
 
-// noEventError is the error of a call of Next whose context has ended.
 func (h *Handle) noEventError(ctx context.Context, op string) error {
 	e := &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: h.path, Message: "nothing was told in that time", Err: contextError(ctx)}
 	if e.Code == api.Cancelled {
@@ -58,8 +53,7 @@ func (h *Handle) noEventError(ctx context.Context, op string) error {
 	return e
 }
 
-// Events ranges over what Next returns. The last pair is a zero Event and the error
-// that ended the sequence.
+// Events ranges over the results of Next. The last pair is a zero Event and the final error.
 func (h *Handle) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		for {
@@ -71,8 +65,8 @@ func (h *Handle) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	}
 }
 
-// takeEvent takes the oldest event. If there is none, it returns why there will be
-// none any more, or a channel that is closed when there is reason to try again.
+// takeEvent takes the oldest event, or returns why no event will come, or a channel that is closed for the
+// next try.
 func (h *Handle) takeEvent() (e api.Event, news <-chan struct{}, broken *api.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,16 +94,13 @@ func (h *Handle) pushEvent(e api.Event) {
 	}
 }
 
-// deliverEvent queues an event that came from the master of an epoch. It drops the
-// event if the handle was not presented to this master yet: then another call on the
-// handle has made it known to the master before the audit could, and events from
-// before that call are missing. The application looks again when
-// EventMasterFailedOver comes, after the handle was presented, and so misses nothing
-// that is dropped here; except that another client wants the lock, which is kept
-// until then.
+// deliverEvent queues an event from the master of an epoch. It drops the event before the handle's
+// presentation to this master: another call made the handle known before the audit, and earlier events are
+// missing. The application looks again at EventMasterFailedOver, which follows, and so misses nothing; except
+// a conflicting lock request, which deliverEvent keeps until then.
 //
-// If the event recalls a lock that may be kept, it returns a channel that is closed when the last lock that was
-// given back is free; nil if none was. With recall it does nothing else.
+// If the event recalls a lock that may be kept, it returns a channel that is closed when the last returned
+// lock is free, or nil. With recall it does nothing else.
 func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (returned <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,10 +123,9 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (return
 	return returned
 }
 
-// enqueueEvent queues an event, if the handle was opened for events; mu is held. It
-// never waits for the application: when the queue is full, one EventLost takes the
-// place of all further events until there is room again, except the end of the handle,
-// which is the last.
+// enqueueEvent queues an event, if the handle was opened for events; mu is held. It never waits for the
+// application: in a full queue, one EventLost replaces all events until there is room, except the handle's
+// end, which is the last.
 func (h *Handle) enqueueEvent(e api.Event) {
 	if !h.watches {
 		return
@@ -152,7 +142,6 @@ func (h *Handle) enqueueEvent(e api.Event) {
 	h.wakeWaiters()
 }
 
-// wakeWaiters wakes all that wait in Next; mu is held.
 func (h *Handle) wakeWaiters() {
 	if h.eventsChanged != nil {
 		close(h.eventsChanged)
@@ -160,7 +149,6 @@ func (h *Handle) wakeWaiters() {
 	}
 }
 
-// eventOf returns the event as the application gets it.
 func eventOf(e *chubbypb.Event) api.Event {
 	return api.Event{
 		Kind: api.EventKind(e.GetKind()), Child: e.GetChild(), Generation: api.Generation(e.GetGeneration()),

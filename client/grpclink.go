@@ -15,14 +15,12 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// grpcLink is a link to a replica that does not know frames: a grpc.ClientConn that
-// connects once.
+// grpcLink is a link to a replica without frames: a grpc.ClientConn that connects once.
 type grpcLink struct {
 	*grpc.ClientConn
 	conn *onceConn
 }
 
-// connectGRPC makes a link of one more connection.
 func (h linking) connectGRPC(ctx context.Context) (link, error) {
 	conn, err := h.dial(ctx, h.address)
 	if err != nil {
@@ -45,15 +43,15 @@ func (h linking) connectGRPC(ctx context.Context) (link, error) {
 	return l, nil
 }
 
-// errHungUp is why there is no link to a server whose time had not passed.
+// errHungUp is why a server gave no link, although its time had not passed.
 var errHungUp = errors.New("it closed the connection")
 
 // Left implements link.
 func (l grpcLink) Left() <-chan struct{} { return l.conn.left }
 
-// Close implements link. It may take some seconds if nothing can be written.
+// Close implements link. It may take some seconds if the connection accepts no data.
 func (l grpcLink) Close() {
-	_ = l.ClientConn.Close() // it fails only if it is closed already
+	_ = l.ClientConn.Close() // fails only if closed already
 	_ = l.conn.Close()       // if gRPC never took it
 }
 
@@ -63,7 +61,7 @@ func (l grpcLink) Wait() {
 	_ = l.ClientConn.Close() // as above
 }
 
-// onceConn is a connection that gRPC gets when it connects for the first time.
+// onceConn is the connection for gRPC's first connect.
 type onceConn struct {
 	net.Conn
 	taken      atomic.Bool
@@ -77,8 +75,8 @@ func newOnceConn(conn net.Conn) *onceConn {
 	return c
 }
 
-// take is gRPC's dialer. That gRPC wants another connection says that the server takes no
-// more calls over this one, or that it is broken.
+// take is gRPC's dialer. A second request says that the server takes no more calls here, or that the
+// connection is broken.
 func (c *onceConn) take(context.Context, string) (net.Conn, error) {
 	if c.taken.CompareAndSwap(false, true) {
 		return c, nil

@@ -13,10 +13,9 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Handle is an open node. It is bound to the node's instance: once the node is
-// deleted, every call fails with HandleClosed, even if a node of that name is created
-// again (Chubby §2.6). Its methods may be called from several goroutines. Calls block
-// while the session is in jeopardy, and fail with SessionExpired once it is gone.
+// Handle is an open node, bound to the node's instance: after a deletion every call fails with HandleClosed,
+// even if a node of that name is created again (Chubby §2.6). Its methods may be called from several
+// goroutines. Calls block while the session is in jeopardy, and fail with SessionExpired once it is gone.
 type Handle struct {
 	client       *Client
 	path         string
@@ -26,31 +25,30 @@ type Handle struct {
 	created      bool
 	reads        bool            // opened to read
 	watches      bool            // opened for events
-	openedFor    openKey         // what another Open must ask for to get this handle after Close
+	openedFor    openKey         // another Open must ask for the same to get this handle after Close
 	shareable    bool            // another Open may get this handle after Close
 	poisonCtx    context.Context //nolint:containedctx // of the handle: ended by Poison
 	endPoisonCtx context.CancelCauseFunc
 
-	// mu guards what follows. Lock.mu, sessionState.mu and what may be taken under that
-	// may be taken while it is held (see "Mutexes" in internals.go).
+	// mu guards what follows. Lock.mu, sessionState.mu and the mutexes under it may be taken under mu.
 	mu              sync.Mutex
-	token           []byte        // names the handle in requests; nil until it is open
-	boundToken      []byte        // the same, bound to a sequencer; nil if it is not bound
+	token           []byte        // names the handle in requests; nil until open
+	boundToken      []byte        // the same, bound to a sequencer, or nil
 	knownInEpoch    api.Epoch     // of the newest master that knows the handle
-	unusable        *api.Error    // why no call can succeed any more; nil if calls can
+	unusable        *api.Error    // why no call can succeed any more, or nil
 	closed          bool          // Close was called
 	lock            *Lock         // held through this handle, or lost and not yet released
-	lost            lostLock      // the last lock that was lost
-	kept            keptLock      // whether the lock is kept after its release
+	lost            lostLock      // the last lost lock
+	kept            keptLock      // a lock kept after its release
 	events          []api.Event   // not yet taken by Next; at most api.MaxEventQueue
-	pendingConflict *api.Event    // another client wants the lock: to be queued when the handle has been presented
-	eventsChanged   chan struct{} // closed to wake callers of Next; nil while none waits
+	pendingConflict *api.Event    // another client wants the lock: queue this after presenting the handle
+	eventsChanged   chan struct{} // closed to wake callers of Next; nil without any
 	lockRequested   bool          // Acquire or TryAcquire was called
 	callsInFlight   int
 
-	// For the cache. These three are set before Open returns, and not changed then.
+	// For the cache; set before Open returns, and constant then.
 	opened      api.Stat // of the node when it was opened; of one from the cache, the instance only
-	cacheEntry  *entry   // that the handle may be parked with; nil if it may not
+	cacheEntry  *entry   // to park the handle with, or nil
 	cacheRights uint64   // cache.rightsChanges when the handle was opened
 }
 
@@ -75,8 +73,6 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 	return h
 }
 
-// holdsLock reports whether a lock is held through the handle, as far as this process
-// knows.
 func holdsLock(h *Handle) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,9 +85,9 @@ func (h *Handle) Path() string { return h.path }
 // Created reports whether Open created the node.
 func (h *Handle) Created() bool { return h.created }
 
-// CreatedStat returns the metadata of the node as Open created it, whatever others have done to it since; ok is false if
-// Open found it. It makes no call. A write on the condition IfGeneration(stat.Content) overwrites what Open has written,
-// and nothing else.
+// CreatedStat returns the metadata of the node as Open created it, whatever has changed since; ok is false if
+// Open found the node. It makes no call. A write with IfGeneration(stat.Content) overwrites only what Open
+// has written.
 func (h *Handle) CreatedStat() (stat api.Stat, ok bool) {
 	if !h.created {
 		return api.Stat{}, false
@@ -99,11 +95,9 @@ func (h *Handle) CreatedStat() (stat api.Stat, ok bool) {
 	return h.opened, true
 }
 
-// noteTakenAway notes an event that takes away the lock, or the handle and the lock
-// with it. It returns the lock unless its owner has released it, also if the owner
-// knew before. It holds mu throughout, so that nobody sees half of it: who sees that
-// the lock's context has ended finds the handle invalid, and who gets the event finds
-// the context ended.
+// noteTakenAway records an event that takes away the lock, or the handle and the lock. It returns the lock
+// unless its owner has released it, also if the owner knew. It holds mu throughout, so that no goroutine sees
+// half: after the end of the lock's context it finds the handle invalid, and at the event the context has ended.
 func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, reason api.EndReason, explanation string) *Lock {
 	text := fmt.Sprintf("%v (%v)", kind, reason)
 	if explanation != "" {
@@ -136,12 +130,10 @@ func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, re
 	return l
 }
 
-// Close closes the handle and releases the lock held through it; the lock's context
-// is cancelled first. It never fails for a handle that is invalid already, or whose
-// session is gone. If ctx has been cancelled, also before the call, Close has
-// CleanupTime more (see CleanupContext). If there is no answer by then, it returns
-// Uncertain, and the handle is closed in the background. Other calls on the handle
-// that are in flight fail once the cell has closed it.
+// Close cancels the context of the handle's lock, releases the lock and closes the handle. It never fails for
+// an invalid handle or a gone session. If ctx has been cancelled, also before the call, Close has CleanupTime
+// more (see CleanupContext). Without an answer it returns Uncertain, and goes on in the background. Other
+// pending calls on the handle fail once the cell has closed it.
 func (h *Handle) Close(ctx context.Context) error {
 	l, first, sound := h.markClosed()
 	if l != nil {
@@ -166,12 +158,12 @@ func (h *Handle) Close(ctx context.Context) error {
 	return err
 }
 
-// markClosed makes every later call fail. It returns the lock that was held, whether
-// this is the first call of Close, and whether calls could succeed before.
+// markClosed makes later calls fail. It returns the held lock, whether this is the first Close, and whether
+// calls could succeed before.
 func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first, h.closed, h.kept.idle = !h.closed, true, nil // to close the handle releases the lock
+	first, h.closed, h.kept.idle = !h.closed, true, nil // closing the handle releases the lock
 	sound = h.unusable == nil
 	if first {
 		h.unusable = &api.Error{Code: api.HandleClosed, Message: "this handle was closed by its owner; open the node again"}
@@ -180,8 +172,8 @@ func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 	return h.lock, first, sound
 }
 
-// clearLock makes room for another lock. It is called after the owner has released
-// the lock: until then an event must find the lock that it is about.
+// clearLock makes room for another lock, after the owner has released this one: until then an event must find
+// it.
 func (h *Handle) clearLock(l *Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,8 +182,6 @@ func (h *Handle) clearLock(l *Lock) {
 	}
 }
 
-// isAlreadyClosed reports whether an error of Close means that there is nothing to
-// close.
 func isAlreadyClosed(c api.Code) bool {
 	switch c {
 	case api.HandleClosed, api.BadHandle, api.NotFound, api.SessionExpired:
@@ -200,7 +190,6 @@ func isAlreadyClosed(c api.Code) bool {
 	return false
 }
 
-// closeHandle closes a handle at the cell; if ctx ends, the janitor does.
 func (c *Client) closeHandle(ctx context.Context, h *Handle) error {
 	send := closeSender(h.currentToken())
 	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,

@@ -11,13 +11,11 @@ import (
 
 // How handles use the session's cache.
 
-// fromCache calls look to answer a call on the handle from the cache, and reports whether
-// it did.
 func (h *Handle) fromCache(ctx context.Context, look func(now session.Instant) finding) bool {
 	return h.isPlain() && fromCache(ctx, h.client, look)
 }
 
-// isPlain reports whether nothing but the node itself decides the result of a call, and may be cached.
+// isPlain reports whether only the node itself decides the result of a call, and may be cached.
 func (h *Handle) isPlain() bool {
 	if h.openedFor.noCache {
 		return false
@@ -27,7 +25,6 @@ func (h *Handle) isPlain() bool {
 	return h.unusable == nil && h.boundToken == nil
 }
 
-// cacheRead caches what a call on the handle has read.
 func (h *Handle) cacheRead(f *fetch, epoch uint64, cacheable bool, set func(*entry)) {
 	if cacheable && h.isPlain() {
 		_, closing := h.client.cache.store(f, api.Epoch(epoch), set)
@@ -35,24 +32,21 @@ func (h *Handle) cacheRead(f *fetch, epoch uint64, cacheable bool, set func(*ent
 	}
 }
 
-// invalidatePath drops what an invalidation of the cell names.
 func (c *Client) invalidatePath(path string) {
 	p, err := api.ParsePath(path)
 	if err != nil {
-		c.closeIdleHandles(c.cache.flush(0)) // as nobody knows what it was meant to name
+		c.closeIdleHandles(c.cache.flush(0)) // as the intended name is unknown
 		return
 	}
 	c.closeIdleHandles(c.cache.invalidate(p.Name()))
 }
 
-// noteOpened caches what the answer to an Open says.
 func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	stat, err := h.statAsShown(reply.GetStat())
 	if err != nil {
-		return // nothing is found in the cache without an instance
+		return // without an instance the cache finds nothing
 	}
-	// The answer has the path that was asked for, in which the cell may be called local;
-	// reads show the cell's own name, by whatever name the node was opened.
+	// The answer's path may call the cell local; reads show the cell's own name.
 	if path, err := h.name.In(h.client.cell.locator.cellNameOr(h.client.cfg.Cell)); err == nil {
 		stat.Path = path
 	}
@@ -76,7 +70,6 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 	}
 }
 
-// cacheAbsence caches that there is no such node, if that is the error of an Open.
 func (c *Client) cacheAbsence(f *fetch, epoch api.Epoch, err error) {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {

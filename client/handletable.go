@@ -9,9 +9,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// handleTable has the handles of a session by their ids, by which events name them.
+// handleTable has the handles of a session by id, as events name them.
 type handleTable struct {
-	mu   sync.Mutex // guards byID; no other mutex is taken while it is held
+	mu   sync.Mutex // guards byID; take no mutex under it
 	byID map[api.HandleID]*Handle
 }
 
@@ -29,8 +29,7 @@ func (t *handleTable) put(h *Handle) {
 	t.byID[h.id] = h
 }
 
-// remove removes a handle, unless its place has been taken by a later Open that was
-// answered with the same handle of the cell: events are for that one then.
+// remove removes a handle, unless a later Open got the same one of the cell: events are for that one then.
 func (t *handleTable) remove(h *Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,8 +38,6 @@ func (t *handleTable) remove(h *Handle) {
 	}
 }
 
-// all returns the handles that are open, or are being opened, in the order of their
-// opening.
 func (t *handleTable) all() []*Handle {
 	t.mu.Lock()
 	list := slices.Collect(maps.Values(t.byID))
@@ -49,7 +46,6 @@ func (t *handleTable) all() []*Handle {
 	return list
 }
 
-// count returns how many handles there are, and how many events wait in them.
 func (t *handleTable) count() (handles, events int) {
 	for _, h := range t.all() {
 		handles++
@@ -60,8 +56,7 @@ func (t *handleTable) count() (handles, events int) {
 	return handles, events
 }
 
-// unreleasedLocks returns the locks that their owners have not released, lost ones
-// too.
+// unreleasedLocks returns the locks not released by their owners, lost ones too.
 func (t *handleTable) unreleasedLocks() []*Lock {
 	var list []*Lock
 	for _, h := range t.all() {
@@ -75,7 +70,6 @@ func (t *handleTable) unreleasedLocks() []*Lock {
 	return list
 }
 
-// endedUnreleasedLocks returns those of unreleasedLocks whose contexts have ended.
 func (t *handleTable) endedUnreleasedLocks() []*Lock {
 	return slices.DeleteFunc(t.unreleasedLocks(), func(l *Lock) bool { return l.ctx.Err() == nil })
 }

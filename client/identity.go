@@ -10,15 +10,15 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// identity is how a client and the replicas know each other: the files of certificates, and the file of a
-// token instead of the client's own certificate.
+// identity is how a client and the replicas know each other: files of certificates, and a token file in place
+// of the client's own.
 type identity struct {
 	TLSFiles
 	token string
 }
 
-// identity returns what the variables CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY and CHUBBY_TOKEN_FILE name for a cell, and what its
-// entry in the file of cells does where they say nothing: of the authorities, and of who the client is.
+// identity returns what CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY and CHUBBY_TOKEN_FILE name for a cell,
+// otherwise its entry in the file of cells.
 func (s sources) identity(cell string) (identity, error) {
 	named := identity{
 		TLSFiles: TLSFiles{CA: s.getenv("CHUBBY_CACERT"), Cert: s.getenv("CHUBBY_CERT"), Key: s.getenv("CHUBBY_KEY")},
@@ -42,8 +42,7 @@ func (s sources) identity(cell string) (identity, error) {
 	return named.or(entry.identity(filepath.Dir(path))), nil
 }
 
-// or returns i, with what it says nothing of taken from another. Who the client is comes from one of them
-// alone.
+// or returns i, completed from another. The client's identity comes from one of them alone.
 func (i identity) or(other identity) identity {
 	if i.Cert == "" && i.Key == "" && i.token == "" {
 		i.Cert, i.Key, i.token = other.Cert, other.Key, other.token
@@ -52,7 +51,6 @@ func (i identity) or(other identity) identity {
 	return i
 }
 
-// check returns why nobody can be known so.
 func (i identity) check() error {
 	switch {
 	case i.CA == "":
@@ -65,7 +63,7 @@ func (i identity) check() error {
 	return nil
 }
 
-// identity returns what an entry names. Names are relative to the directory of the file of cells.
+// identity returns an entry's files. Names are relative to the directory of the file of cells.
 func (e cellEntry) identity(dir string) identity {
 	in := func(name string) string {
 		if name == "" || filepath.IsAbs(name) {
@@ -76,7 +74,6 @@ func (e cellEntry) identity(dir string) identity {
 	return identity{TLSFiles: TLSFiles{CA: in(e.CA), Cert: in(e.Cert), Key: in(e.Key)}, token: in(e.Token)}
 }
 
-// checkComplete returns an error if an entry names some files and not all that are needed.
 func (e cellEntry) checkComplete(cell string) error {
 	switch known := e.Cert != "" || e.Token != ""; {
 	case (e.Cert == "") != (e.Key == ""), known != (e.CA != ""):

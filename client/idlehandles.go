@@ -16,17 +16,15 @@ type openKey struct {
 	delay                           int64
 }
 
-// idleHandle is a handle that its owner has closed, and that is still open at the
-// cell.
+// idleHandle is a handle that its owner has closed, still open at the cell.
 type idleHandle struct {
 	token         []byte
 	id            api.HandleID
 	instance      api.Generation
 	rightsChanges uint64    // of the cache when the handle was opened
-	epoch         api.Epoch // of the session when the handle was closed: of the master that has it open
+	epoch         api.Epoch // of the session when the handle was closed: of the master with the open handle
 }
 
-// takeAllIdle takes out all idle handles.
 func (c *cache) takeAllIdle() (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,10 +38,9 @@ func (c *cache) takeAllIdle() (closing []idleHandle) {
 	return closing
 }
 
-// park keeps an idle handle with the entry e, which its Open has filled, and reports
-// whether it does. It does not if rights may have changed since the handle was
-// opened, nor if the cache knows of a later epoch by now: the new master does not
-// have the handle open.
+// park keeps an idle handle with the entry e, which its Open has filled, and reports whether it does. It does
+// not if rights may have changed since, or if the cache knows of a later epoch, whose master lacks the
+// handle.
 func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,10 +55,8 @@ func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 	return true
 }
 
-// takeIdle takes out an idle handle for an Open with that key; idle is nil if there
-// is none. While this client is changing an ACL itself there is none: the change may
-// have been made already, and the Open would be refused. closing are idle handles
-// that rights changes have made useless.
+// takeIdle takes out an idle handle for an Open with that key, or nil. It finds none while this client is
+// changing an ACL: the Open might be refused. closing are idle handles that rights changes have made useless.
 func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,8 +82,8 @@ func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *en
 	return nil, nil, closing, foundNothing
 }
 
-// closeIdleHandles has the janitor close idle handles at the cell. Those that the
-// master of an earlier epoch had open are not open any more.
+// closeIdleHandles has the janitor close idle handles at the cell. Those of an earlier epoch's master are
+// closed already.
 func (c *Client) closeIdleHandles(closing []idleHandle) {
 	for _, one := range closing {
 		send := closeSender(one.token)
@@ -99,22 +94,21 @@ func (c *Client) closeIdleHandles(closing []idleHandle) {
 			return send(ctx, t, caller, m)
 		}
 		c.janitor.add(func(ctx context.Context) {
-			_ = c.sendUntilAnswered(ctx, "close", rootPath(c.cell.cfg), c.numbers.allocateNow(), classCleanup, known) // what cannot be closed is gone
+			_ = c.sendUntilAnswered(ctx, "close", rootPath(c.cell.cfg), c.numbers.allocateNow(), classCleanup, known) // else it is gone
 		})
 	}
 }
 
-// closeAllIdleHandles closes all idle handles, which count against the quota of the
-// principal although the program has closed them. It reports whether there were any.
+// closeAllIdleHandles closes all idle handles, which count against the principal's quota. It reports whether
+// it found any.
 func (c *Client) closeAllIdleHandles() bool {
 	closing := c.cache.takeAllIdle()
 	c.closeIdleHandles(closing)
 	return len(closing) > 0
 }
 
-// openKey returns what another Open must ask for to share a handle with these
-// options. It returns false if none may: the handle is for events, keeps its lock or caches nothing, or the Open is to
-// make sure that there was no such node.
+// openKey returns what another Open must ask for to share a handle with these options. It returns false for a
+// handle with events, CacheLock or NoCache, or an Open that requires an absent node.
 func (o OpenOptions) openKey() (openKey, bool) {
 	shared := len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory)
 	return openKey{
@@ -122,8 +116,8 @@ func (o OpenOptions) openKey() (openKey, bool) {
 	}, shared
 }
 
-// openFromCache answers an Open from the cache: with an idle handle, or because the
-// node is known to be absent (Chubby §2.7). ok is false if the cell must be asked.
+// openFromCache answers an Open from the cache: with an idle handle, or because the node is known to be
+// absent (Chubby §2.7). ok is false if the cell must be asked.
 func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, ok bool, err error) {
 	key, shared := opts.openKey()
 	var absent *api.Error
@@ -161,10 +155,8 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 	return h, true, nil
 }
 
-// park keeps a handle that its owner has closed as an idle handle, and reports
-// whether it does. It does not if a lock was ever asked for through the handle, or a
-// call on it is in flight: nothing may be left at the cell except that the handle is
-// open.
+// park keeps a handle closed by its owner as an idle handle, and reports whether it does: not after a lock
+// request through the handle, or with a pending call, as only the open handle may remain at the cell.
 func (h *Handle) park() bool {
 	h.mu.Lock()
 	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.opened.Instance, rightsChanges: h.cacheRights}

@@ -7,38 +7,34 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// inbox knows which events of one epoch have arrived, and which of them may be
-// acknowledged. It belongs to the goroutine of the keeper.
+// inbox knows the arrived events of one epoch, and which of them may be acknowledged. It belongs to the
+// goroutine of the keeper.
 //
-// An acknowledgement says that the owner has stopped. When the master takes a lock
-// away, it waits for the acknowledgement of that, and then gives the lock to another
-// (decision 10). So the loss of a lock is not acknowledged when the event arrives,
-// but when the lock's owner has released it: by Release, or by Close of the handle or
-// of the client. Since an acknowledgement is for everything up to a sequence number,
-// later events wait with it, and earlier ones do not. The same holds for the end of
-// the session, which takes away every lock. Missing events may have been of any kind:
-// nothing after them is acknowledged before every lock was audited.
+// An acknowledgement says that the owner has stopped: the master waits for it before it gives a lock taken
+// away to another (decision 10). So the client acknowledges the loss of a lock not when the event arrives,
+// but when the owner has released it: by Release, or by Close of the handle or of the client. An
+// acknowledgement covers everything up to a sequence number, so later events wait with it. The end of the
+// session takes away every lock, and waits in the same way. Missing events may be of any kind: nothing after
+// them is acknowledged before every lock was audited.
 //
-// That an event was received is reported apart from that, and at once: so nobody's
-// change of a node that is cached here waits for the owner of a lock.
+// The client reports the receipt of an event separately, and at once: so a change of a node cached here never
+// waits for the owner of a lock.
 type inbox struct {
 	seen  uint64 // sequence of the newest event
-	holds []hold // in the order of their sequences
+	holds []hold // by sequence
 
-	returns []<-chan struct{} // each is closed when a recalled lock has been given back
+	returns []<-chan struct{} // each closed when a recalled lock is back
 }
 
-// hold is a reason not to acknowledge an event and what came after it.
+// hold is a reason to acknowledge neither an event nor later ones.
 type hold struct {
 	sequence uint64
-	done     <-chan struct{} // closed when the reason has ceased
-	// next returns the locks that are the reason after that, until they are released;
-	// it may be nil.
+	done     <-chan struct{} // closed when the reason has ended
+	// next returns the locks that are the next reason, until they are released; it may be nil.
 	next func() []*Lock
 }
 
-// noteSequence notes an event. fresh says that it was not noted before, and gap that
-// events before it are missing.
+// noteSequence records an event. fresh: it is new; gap: earlier events are missing.
 func (x *inbox) noteSequence(e *chubbypb.Event) (fresh, gap bool) {
 	sequence := e.GetSequence()
 	if sequence <= x.seen {
@@ -49,24 +45,21 @@ func (x *inbox) noteSequence(e *chubbypb.Event) (fresh, gap bool) {
 	return true, gap
 }
 
-// holdForLocks holds the newest event until the owners of the locks have released
-// them.
 func (x *inbox) holdForLocks(locks ...*Lock) {
 	for _, l := range locks {
 		x.holds = append(x.holds, hold{sequence: x.seen, done: l.released})
 	}
 }
 
-// holdForAudit holds everything after a sequence until an audit is done, and then
-// until the owners of the locks that next returns have released them.
+// holdForAudit holds everything after a sequence until an audit is done, and next's locks are released.
 func (x *inbox) holdForAudit(after uint64, one *audit, next func() []*Lock) {
 	x.holds = append(x.holds, hold{sequence: after + 1, done: one.done, next: next})
 }
 
-// awaitReturns waits until the locks that were recalled have been given back: the acknowledgement tells a
-// TryAcquire at the master that a lock which is still held is in use.
+// awaitReturns waits for the recalled locks: the acknowledgement tells a TryAcquire at the
+// master that a lock still held is in use.
 func (x *inbox) awaitReturns(ended context.Context) {
-	if len(x.returns) == 0 { // mostly
+	if len(x.returns) == 0 { // usually
 		return
 	}
 	timer := time.NewTimer(maxReturn)
@@ -82,7 +75,6 @@ func (x *inbox) awaitReturns(ended context.Context) {
 	x.returns = nil
 }
 
-// dropEndedHolds drops the holds at the front whose reasons have ceased.
 func (x *inbox) dropEndedHolds() {
 	for len(x.holds) > 0 {
 		first := x.holds[0]
@@ -103,7 +95,6 @@ func (x *inbox) dropEndedHolds() {
 	}
 }
 
-// acknowledged returns the sequence up to which events may be acknowledged.
 func (x *inbox) acknowledged() uint64 {
 	x.dropEndedHolds()
 	if len(x.holds) > 0 {
@@ -112,8 +103,7 @@ func (x *inbox) acknowledged() uint64 {
 	return x.seen
 }
 
-// firstHold returns a channel that is closed when the reason of the first hold has
-// ceased; nil if nothing is held.
+// firstHold returns a channel that is closed when the reason of the first hold has ended; nil without a hold.
 func (x *inbox) firstHold() <-chan struct{} {
 	x.dropEndedHolds()
 	if len(x.holds) > 0 {

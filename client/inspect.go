@@ -11,12 +11,12 @@ import (
 // LockInfo is one lock that is held, waited for or delayed.
 type LockInfo struct {
 	Path       string
-	Mode       api.LockMode // 0 if nobody holds it
+	Mode       api.LockMode // 0 if not held
 	Generation api.Generation
 	Holders    []api.Holder  // at most api.MaxListed of them
 	Waiters    []Waiter      // the first api.MaxListed
-	Delayed    time.Duration // for so long nobody gets it, because a holder failed
-	Revoked    string        // why it is being taken away from its holders, who have not released it yet; else empty
+	Delayed    time.Duration // blocked for so long, because a holder failed
+	Revoked    string        // why its holders must release it, which they have not done yet; else empty
 
 	MoreHolders int // besides those listed
 	MoreWaiters int // behind those listed
@@ -30,24 +30,24 @@ type Waiter struct {
 	Waiting time.Duration
 	// Estimate is how much longer it may be, as in Queued; 0 if the master does not know.
 	Estimate time.Duration
-	Absent   bool // its connection is broken; its position is kept for a while
+	Absent   bool // its connection is broken; it keeps its position for a while
 }
 
 // Explanation is what an operation on a node would wait for.
 type Explanation struct {
-	Lock      LockInfo // who holds the lock, and who waits for it
+	Lock      LockInfo // holders and waiters of the lock
 	Sentences []string // the same, and more, as text for people
-	Cachers   []Cacher // the sessions that a change of the node would wait for, the one waited for longest first; at most api.MaxListed
+	Cachers   []Cacher // sessions that a change of the node would wait for, longest wait first; at most api.MaxListed
 
 	MoreCachers int // besides those listed
 }
 
-// Cacher is a session that may have a node in its cache: a change of the node waits
-// until the session has dropped it, or has ended (Chubby §2.7).
+// Cacher is a session that may have a node in its cache: a change of the node waits until the session has
+// dropped it, or has ended (Chubby §2.7).
 type Cacher struct {
 	api.Holder
-	Waiting time.Duration // how long a change has waited for it; 0 if none waits
-	AtMost  time.Duration // after so long it has dropped the node, or has ended
+	Waiting time.Duration // how long a change has waited for it, or 0
+	AtMost  time.Duration // by then it has dropped the node, or has ended
 }
 
 // SessionInfo is one session of a cell.
@@ -55,24 +55,22 @@ type SessionInfo struct {
 	api.Holder
 	Lease     time.Duration // the length granted
 	LeftLeast time.Duration // it lives at least this long
-	LeftMost  time.Duration // and is ended at the latest after this long, unless extended
+	LeftMost  time.Duration // and ends after at most this long, unless extended
 	Handles   int
 	Locks     int
 	MayCache  bool
 	Unheard   bool // since the last fail-over; it ends with what is left, unless its client returns
 }
 
-// History is how the lock of a node was held, as far as the cell remembers: it keeps the last holdings of each node,
-// for as long as the node exists.
+// History is a node's recent lock holdings. The cell keeps the last ones for as long as the node exists.
 type History struct {
 	Path        string
-	Holdings    []api.Holding // what has ended, the latest last; then what goes on, at most api.MaxListed
-	MoreHolders int           // besides those that go on and are listed
+	Holdings    []api.Holding // ended ones, the latest last; then current ones, at most api.MaxListed
+	MoreHolders int           // current ones besides those listed
 }
 
-// Overlap returns two holdings that were not one after the other although one of them was exclusive, if there
-// are such: it answers whether two ever held the lock at once. The fencing tokens decide, and no clock. If it finds two,
-// the cell is at fault: keep the data of its replicas.
+// Overlap returns two holdings that overlap although one was exclusive, if any. The fencing tokens decide,
+// and no clock. If it finds two, the cell is at fault: keep the data of its replicas.
 func (h History) Overlap() (a, b api.Holding, found bool) {
 	for i, a := range h.Holdings {
 		for _, b := range h.Holdings[i+1:] {
@@ -84,9 +82,9 @@ func (h History) Overlap() (a, b api.Holding, found bool) {
 	return a, b, false
 }
 
-// Explain says who holds the lock on a node and who waits for it, who may have
-// the node in a cache, and, in sentences, what an operation on it would wait for.
-// Where clients have to say who they are, it takes the right to read the node, or to be an operator.
+// Explain names the holders and waiters of a node's lock, and the sessions that may cache the node, and says,
+// in sentences, what an operation on it would wait for. Where clients identify themselves, it takes the right
+// to read the node, or to be an operator.
 func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 	p, err := c.parsePath("explain", path)
 	if err != nil {
@@ -106,9 +104,9 @@ func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 	return x, err
 }
 
-// History says who held the lock on a node, from when to when, why each holding ended, and who holds the lock
-// now. History.Overlap finds out whether two ever held it at once. It takes the right that Explain takes. The errors are
-// NotFound if there is no node, and Unavailable while an upgrade of the cell to feature level 3 is not finished.
+// History returns the holders of a node's lock, past and present: from when to when, and why each holding
+// ended. See History.Overlap. It takes the right that Explain takes. The errors are NotFound for an absent
+// node, and Unavailable before the cell's upgrade to feature level 3 is finished.
 func (c *Cell) History(ctx context.Context, path string) (History, error) {
 	p, err := c.parsePath("history", path)
 	if err != nil {
@@ -126,7 +124,6 @@ func (c *Cell) History(ctx context.Context, path string) (History, error) {
 	return h, err
 }
 
-// holding decodes how a lock was held.
 func holding(h *chubbypb.Holding) api.Holding {
 	who := h.GetParty().Holder()
 	return api.Holding{

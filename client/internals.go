@@ -1,6 +1,6 @@
 package client
 
-// What only those need to know who change this package: its goroutines, and the order of its mutexes.
+// For developers of this package: its goroutines, and the order of its mutexes.
 //
 // Goroutines
 //
@@ -9,35 +9,32 @@ package client
 // Client.Close waits for the five of a Client, or six if it caches:
 //
 //   - watchClock reads the clock when something is due, and ends locks in time;
-//   - keeper.keepAlive sends KeepAlives, and the last acknowledgement of a session
-//     that the cell has ended. While an acknowledgement is held back it has one more,
-//     which waits for the release of the lock;
+//   - keeper.keepAlive sends KeepAlives, and the last acknowledgement of a session that the cell has ended.
+//     While an acknowledgement is held back, one more waits for the release of the lock;
 //   - janitor.settleAll settles abandoned requests, and closes idle handles;
-//   - runAudits asks about held locks, and presents handles after a fail-over, with
-//     up to four more while it does so;
+//   - runAudits asks about held locks, and presents handles after a fail-over, with up to four more at the
+//     time;
 //   - notifier.deliverAll calls OnState and writes the log;
 //   - cacheRenewer.renewCacheLeases asks for cache leases.
 //
 // Cell.Close waits for those of a Cell, however many sessions it has:
 //
-//   - the locator has one while it looks for the master, one while it looks up the
-//     servers, and one for each replica that it is asking;
-//   - the pool has two for each connection for which it tries a replacement, and one
-//     for each that it is closing.
+//   - the locator has one while it looks for the master, one while it looks up the servers, and one for each
+//     replica that it is asking;
+//   - the pool has two for each connection for which it tries a replacement, and one for each that it is
+//     closing.
 //
-// Cell.Status and Cell.Members wait for one for each replica that they ask.
-// CachingChecker.Close waits for one for each lock that it watches, and one for
-// each sequencer that it asks about. Renew has none, and no handle has one.
+// Cell.Status and Cell.Members wait for one for each replica that they ask. CachingChecker.Close waits for
+// one for each watched lock, and one for each sequencer in question. Renew and handles have no goroutines.
 //
-// A connection has one that connects and waits for its end, one that reads, and one that
-// writes while there is something to write. Closing the connection waits for them. One over
-// gRPC has some more, which end when it is closed.
+// A connection has one that connects and waits for its end, one that reads, and one that writes while data is
+// pending. Closing the connection waits for them. One over gRPC has some more, which end at its close.
 //
 // Mutexes
 //
-// These are the mutexes of this package (not the locks of a cell). "a > b" says
-// that b may be locked while a is held. Nothing else is locked at the same time, except
-// what follows in two steps, as Handle.mu > notifier.mu does:
+// These are the mutexes of this package (not the locks of a cell). "a > b" says that b may be locked while a
+// is held. Nothing else is locked at the same time, except two steps in a row, such as Handle.mu >
+// notifier.mu:
 //
 //	Handle.mu > Lock.mu
 //	Handle.mu > sessionState.mu
@@ -54,24 +51,20 @@ package client
 //
 // What each guards:
 //
-//   - Handle.mu: the tokens of a handle, its lock, its queue of events, and whether
-//     calls on it can succeed;
+//   - Handle.mu: the tokens of a handle, its lock, its queue of events, and whether calls on it can succeed;
 //   - Lock.mu: whether a lock was taken away, given up or released;
-//   - sessionState.mu: the lease, the epoch, the state of the session, and the
-//     deadlines of its locks;
-//   - cache.mu: the cache and its lease; cacheRenewer.mu: who waits for a lease; janitor.mu: the abandoned requests; notifier.mu: the calls
-//     that notifier is to make; auditor.mu: the next audit;
-//   - handleTable.mu: which handles there are;
-//   - requestNumbers.mu: the outstanding request numbers of a session;
-//     queuePlaces.mu: how many requests of a Cell are in queues of locks;
-//   - sessionSet.mu: the sessions of a Cell; Keeper.mu: those of a Keeper, and who uses them;
-//   - locator.mu: the master, the search for it, and what was learned in searches;
-//   - pool.mu: the replicas that there are connections to; target.mu: the control
-//     connection to a replica, and what is known of the replica; channel.mu: the state of
-//     a connection;
-//   - CachingChecker.mu: its answers, its checks and the locks that it watches;
+//   - sessionState.mu: the lease, the epoch, the state of the session, and the deadlines of its locks;
+//   - cache.mu: the cache and its lease; cacheRenewer.mu: the waiters for a lease; janitor.mu: the abandoned
+//     requests; notifier.mu: the pending calls of notifier; auditor.mu: the next audit;
+//   - handleTable.mu: the handles;
+//   - requestNumbers.mu: the outstanding request numbers of a session; queuePlaces.mu: how many requests of a
+//     Cell are in queues of locks;
+//   - sessionSet.mu: the sessions of a Cell; Keeper.mu: those of a Keeper, and their users;
+//   - locator.mu: the master, the search for it, and the results of searches;
+//   - pool.mu: the replicas with connections; target.mu: the control connection to a replica, and knowledge
+//     of the replica; channel.mu: the state of a connection;
+//   - CachingChecker.mu: its answers, its checks and its watched locks;
 //   - answerWatch.mu: whether a call has joined a search.
 //
-// No mutex is held across a call, a write of the log, or a function of the user.
-// Config.Clock is an exception: it is called with sessionState.mu and others held,
-// and must not call this package.
+// No mutex is held across a call, a write of the log, or a function of the user. Config.Clock is an
+// exception: it is called with sessionState.mu and others held, and must not call this package.

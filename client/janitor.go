@@ -5,19 +5,16 @@ import (
 	"sync"
 )
 
-// janitor settles the requests that their callers have abandoned before the answer
-// came: each ends up done or withdrawn for good, and its number finished. It settles
-// one after the other, in the order in which they were added. There are never more of
-// them than outstanding numbers.
+// janitor settles requests abandoned before their answers, in order, one at a time: each ends up done or
+// withdrawn for good, and its number finished. They never exceed the outstanding numbers.
 type janitor struct {
-	wake chan struct{} // capacity 1: there is something in the queue
+	wake chan struct{} // capacity 1: the queue has work
 
-	mu    sync.Mutex // guards what follows; no other mutex is taken while it is held
+	mu    sync.Mutex // guards what follows; take no mutex under it
 	queue []*abandoned
-	last  *abandoned // the last that was added, settled or not
+	last  *abandoned // the last one added, settled or not
 }
 
-// abandoned is one abandoned request.
 type abandoned struct {
 	settle func(ctx context.Context)
 	done   chan struct{}
@@ -25,7 +22,6 @@ type abandoned struct {
 
 func newJanitor() *janitor { return &janitor{wake: make(chan struct{}, 1)} }
 
-// add hands over a request.
 func (j *janitor) add(settle func(ctx context.Context)) {
 	request := &abandoned{settle: settle, done: make(chan struct{})}
 	j.mu.Lock()
@@ -38,9 +34,8 @@ func (j *janitor) add(settle func(ctx context.Context)) {
 	}
 }
 
-// awaitSettled waits until all requests that were added so far are settled. A new
-// request waits for that, because an old one that is still in flight must not take
-// effect after it.
+// awaitSettled waits until all requests so far are settled. A new request waits for that, as an old one must
+// not take effect after it.
 func (j *janitor) awaitSettled(ctx context.Context) error {
 	j.mu.Lock()
 	last := j.last
@@ -56,7 +51,6 @@ func (j *janitor) awaitSettled(ctx context.Context) error {
 	}
 }
 
-// isSettled reports whether awaitSettled would not wait.
 func (j *janitor) isSettled() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -71,8 +65,7 @@ func (j *janitor) isSettled() bool {
 	}
 }
 
-// settleAll settles requests until ctx, the session's, ends: then nothing is left
-// that could take effect.
+// settleAll settles requests until ctx, the session's, ends: then none could take effect.
 func (j *janitor) settleAll(ctx context.Context) {
 	for {
 		for request := j.takeNext(); request != nil && ctx.Err() == nil; request = j.takeNext() {

@@ -12,15 +12,13 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Keeper has a session for code that others call at any time, such as the methods of a
-// plug-in: there is one while it is used, and another when that has ended. (A program
-// that is in control itself has Renew call it.) Its methods may be called from several
-// goroutines. Close it.
+// Keeper has a session for code that others call at any time, such as the methods of a plug-in: it opens one
+// on use, and another after a loss. (A program in control itself uses Renew.) Its methods may be called from
+// several goroutines. Close it.
 //
-// A session that is lost takes with it the handles, locks and ephemeral files of the
-// program, which finds their calls failing with SessionExpired, and the contexts of the
-// locks ended; nothing makes them again. The next call of Do opens another session; a
-// Keeper has no goroutines besides those of its sessions.
+// A lost session takes with it the program's handles, locks and ephemeral files: calls fail with
+// SessionExpired, and the contexts of the locks end; nothing restores them. A Keeper has no goroutines
+// besides those of its sessions.
 type Keeper struct {
 	cell *Cell
 	life context.Context //nolint:containedctx // of the Keeper: ended by Close
@@ -28,27 +26,25 @@ type Keeper struct {
 	turn chan struct{} // capacity 1: full while a session is opened, and after Close
 	once sync.Once     // of Close
 
-	// mu guards what follows; no other mutex is taken while it is held.
+	// mu guards what follows; take no mutex under it.
 	mu      sync.Mutex
-	current *keptSession    // nil if there is none
-	lost    []*keptSession  // sessions that were lost, and are still to be closed; at most maxLost after a session was opened
-	lostAt  session.Instant // when the loss of the last one was found
+	current *keptSession    // or nil
+	lost    []*keptSession  // lost sessions, to be closed; at most maxLost after a session was opened
+	lostAt  session.Instant // when the last loss was found
 }
 
-// keptSession is a session of a Keeper. Keeper.mu guards users.
 type keptSession struct {
 	client    *Client
-	users     int         // functions of Do that run with it
-	abandoned atomic.Bool // by Abandon: the cell is not told that the work under its locks has stopped
+	users     int         // running functions of Do
+	abandoned atomic.Bool // by Abandon: the cell does not hear that the work under its locks has stopped
 }
 
-// maxLost is how many sessions of a Keeper may be lost and have locks that the program has
-// not released: then the program does not release the locks that it loses.
+// maxLost limits a Keeper's lost sessions with unreleased locks: a program at the limit does not release lost
+// locks.
 const maxLost = 8
 
-// Keep returns a Keeper for the cell of a Config. It does not connect yet: the first Do
-// opens a session. The error is InvalidArgument for an invalid Config. The Keeper does
-// not end with ctx.
+// Keep returns a Keeper for the cell of a Config, without connecting: the first Do opens a session. An
+// invalid Config is InvalidArgument. The Keeper does not end with ctx.
 func Keep(ctx context.Context, cfg Config) (*Keeper, error) {
 	cell, err := Dial(ctx, cfg)
 	if err != nil {
@@ -59,21 +55,17 @@ func Keep(ctx context.Context, cfg Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Do calls f with a session that has not ended, as far as is known; if there is none, it
-// opens one first, for which it tries until ctx ends, as New does. Calls of Do run at the
-// same time, with one session. f must not keep the Client; the program may keep handles
-// and locks, and releases locks also when they were lost.
+// Do calls f with a session that has not ended, to its knowledge. Without one, it first tries to open one
+// until ctx ends, as New does. Calls of Do run concurrently with one session. f must not keep the Client; the
+// program may keep handles and locks, and releases locks also after their loss.
 //
-// The error is that of f, or why there is no session. If the session turns out to have
-// ended, so that f returns SessionExpired, and no change that outlives a session has been
-// made in it since f was called, nor may have been, then f is called once more, with
-// another session. So f may be called twice, the first time without a lasting effect in
-// the cell; what it does elsewhere is done twice. If another Do has made a change
-// meanwhile, or ctx has ended, f is not called again, and its error is returned.
+// The error is that of f, or why there is no session. If f returns SessionExpired because the session has
+// ended, Do calls f once more with another session, unless a lasting change was, or may have been, made in
+// the first since f was called, or ctx has ended. So f may run twice, the first time without a lasting effect
+// in the cell; its effects elsewhere happen twice. A change by another Do also prevents the second call.
 //
-// After Close the error is Unavailable, with the cause Closed. If eight sessions were
-// lost and are in use still, since the program has not released the locks that it had
-// in them, it is QuotaExceeded.
+// After Close the error is Unavailable, with the cause Closed. With eight lost sessions whose locks the
+// program has not released, it is QuotaExceeded.
 func (k *Keeper) Do(ctx context.Context, f func(c *Client) error) error {
 	again, err := k.run(ctx, f)
 	if again && ctx.Err() == nil && k.life.Err() == nil {
@@ -82,7 +74,6 @@ func (k *Keeper) Do(ctx context.Context, f func(c *Client) error) error {
 	return err
 }
 
-// run calls f, and reports whether to call it again.
 func (k *Keeper) run(ctx context.Context, f func(c *Client) error) (again bool, err error) {
 	s, err := k.enter(ctx)
 	if err != nil {
@@ -142,12 +133,12 @@ func (k *Keeper) open(ctx context.Context) error {
 	defer context.AfterFunc(k.life, func() { cancel(context.Cause(k.life)) })()
 	if lostAt != 0 {
 		var p retryPause
-		p.wait(ctx) // clients that lost their sessions at the same moment should not come back at the same moment
+		p.wait(ctx) // clients that lost their sessions together should not return together
 	}
 	c, err := openNext(ctx, k.cell, lostAt)
 	if k.life.Err() != nil {
 		if err == nil {
-			_ = c.Close(ctx) // it ends with its lease otherwise
+			_ = c.Close(ctx) // otherwise it ends with its lease
 		}
 		return context.Cause(k.life)
 	}
@@ -160,7 +151,7 @@ func (k *Keeper) open(ctx context.Context) error {
 	return nil
 }
 
-// leave ends a use of a session, and closes what is to be closed if it was lost.
+// leave ends a use of a session, and closes lost ones.
 func (k *Keeper) leave(ctx context.Context, s *keptSession) {
 	lost := s.client.Err() != nil
 	k.mu.Lock()
@@ -176,9 +167,8 @@ func (k *Keeper) leave(ctx context.Context, s *keptSession) {
 	}
 }
 
-// closeLost closes the sessions that were lost and that nobody uses any more. Close says
-// that the work under the locks of a session has stopped, for which the cell waits if it
-// has ended the session itself: then the program must have released them before.
+// closeLost closes lost, unused sessions. Close says that the work under their locks has stopped. If the cell
+// waits for that, having ended the session, the program must have released the locks before.
 func (k *Keeper) closeLost(ctx context.Context) {
 	k.mu.Lock()
 	unused := slices.DeleteFunc(slices.Clone(k.lost), func(s *keptSession) bool { return s.users > 0 })
@@ -192,17 +182,15 @@ func (k *Keeper) closeLost(ctx context.Context) {
 		k.mu.Lock()
 		k.lost = slices.DeleteFunc(k.lost, func(one *keptSession) bool { return one == s })
 		k.mu.Unlock()
-		_ = s.client.Close(ctx) // it was lost, and others may close it at the same time
+		_ = s.client.Close(ctx) // lost, and others may close it at the same time
 	}
 }
 
-// Abandon gives up the session that there is, for a program that does not know whether
-// the work under its locks has stopped: it ends in this process only, so that the
-// contexts of its locks end and calls fail with SessionExpired, and the cell, which is
-// not told, keeps it and its locks until lease and lock-delays have passed. The same
-// holds for sessions that were lost before and had locks that are not released, if the
-// cell waits for that. The next call of Do has another session. It makes no call, and
-// takes CleanupTime at most.
+// Abandon gives up the present session, for a program that does not know whether the work under its locks has
+// stopped. The session ends in this process only: the contexts of its locks end and calls fail with
+// SessionExpired. The cell, which is not told, keeps it and its locks until lease and lock-delays have
+// passed. The same holds for lost sessions with unreleased locks that the cell waits for. The next Do has
+// another session. Abandon makes no call, and takes at most CleanupTime.
 func (k *Keeper) Abandon(ctx context.Context) {
 	k.mu.Lock()
 	if k.current != nil {
@@ -217,8 +205,8 @@ func (k *Keeper) Abandon(ctx context.Context) {
 	k.closeLost(ctx)
 }
 
-// abandon ends a session for this process only. The cell is not told, also of one that it
-// has ended itself and for whose locks it waits.
+// abandon ends a session for this process only. The cell is not told, even if it has ended the session
+// itself.
 func (s *keptSession) abandon() {
 	s.abandoned.Store(true)
 	s.client.session.endSession(Closed, "it was abandoned")
@@ -226,14 +214,13 @@ func (s *keptSession) abandon() {
 	s.client.keeper.stop()
 }
 
-// Close ends the session, which frees its locks at once, and returns when nothing of the
-// Keeper runs any more but functions that were given to Do: their calls fail, and Close
-// does not wait for them. So the caller says that the work under all locks has stopped.
-// Its time, and its error, are those of Client.Close. Later calls do nothing.
+// Close ends the session, which frees its locks at once, and returns when nothing of the Keeper runs except
+// functions given to Do, whose calls fail. So the caller says that the work under all locks has stopped. Its
+// time and error are Client.Close's. Later calls do nothing.
 func (k *Keeper) Close(ctx context.Context) (err error) {
 	k.once.Do(func() {
 		k.end(k.errorf(api.Unavailable, Closed, "the keeper is closed"))
-		k.turn <- struct{}{} // whoever opens a session gives up
+		k.turn <- struct{}{} // a concurrent open gives up
 		k.mu.Lock()
 		all := k.lost
 		if k.current != nil {
@@ -245,7 +232,7 @@ func (k *Keeper) Close(ctx context.Context) (err error) {
 		for _, s := range all {
 			faults = append(faults, s.client.Close(ctx))
 		}
-		_ = k.cell.Close() // it never fails
+		_ = k.cell.Close() // never fails
 		err = errors.Join(faults...)
 	})
 	return err

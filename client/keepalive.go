@@ -12,11 +12,10 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// keepAliveTimeout returns how long to wait for the answer to a KeepAlive: as long as
-// the master parks it, which is until the lease is due to be extended, and a sixth of
-// the lease. If the master hangs, a quarter of the lease is then left to find
-// another. left is what is left of the lease; if it is not positive, or the KeepAlive
-// extends nothing, the result is the longest possible.
+// keepAliveTimeout returns how long to wait for the answer to a KeepAlive: until the master should extend the
+// lease, and a sixth of the lease. If the master hangs, a quarter of the lease is then left to find another.
+// left is the rest of the lease; if it is not positive, or the KeepAlive extends nothing, the result is the
+// longest.
 func keepAliveTimeout(lease, left time.Duration) time.Duration {
 	lease = max(lease, api.MinLease) // should a master ever promise less
 	parked := session.Due(lease)
@@ -26,9 +25,8 @@ func keepAliveTimeout(lease, left time.Duration) time.Duration {
 	return parked + lease/6
 }
 
-// keeper keeps the session alive: one KeepAlive is in flight at any time (Chubby
-// §2.8). It has one goroutine, which outlives the session if the cell ends that: see
-// acknowledgeEnd. What has no mutex belongs to that goroutine.
+// keeper keeps the session alive, with one KeepAlive pending at any time (Chubby §2.8). It has one goroutine,
+// which owns the fields without a mutex, and outlives a session ended by the cell: see acknowledgeEnd.
 type keeper struct {
 	client     *Client
 	cfg        Config
@@ -41,11 +39,11 @@ type keeper struct {
 
 	epoch        api.Epoch // of the newest reply
 	inbox        inbox     // of that epoch
-	endSequence  uint64    // of the EventSessionEnded of this epoch; 0 if there was none
+	endSequence  uint64    // of this epoch's EventSessionEnded, or 0
 	pause        retryPause
-	lastWasEmpty bool // the newest reply brought nothing
+	lastWasEmpty bool // the newest reply was empty
 	calls        keepAliveCalls
-	finished     bool // no KeepAlive is of use any more: the master does not know the session
+	finished     bool // the master does not know the session: KeepAlives are useless
 }
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
@@ -62,8 +60,8 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 	return k
 }
 
-// keepAlive sends one KeepAlive after the other until the session is gone. Then it
-// acknowledges the end, if the cell has ended the session.
+// keepAlive sends one KeepAlive after the other until the session is gone, and acknowledges an end by the
+// cell.
 func (k *keeper) keepAlive() {
 	defer close(k.done)
 	for ended := k.session.ended; ended.Err() == nil; {
@@ -76,7 +74,7 @@ func (k *keeper) keepAlive() {
 		sent, newest := k.cfg.Clock(), k.session.newestGrant()
 		left := k.client.Left()
 		if k.inbox.firstHold() != nil {
-			left = 0 // this KeepAlive extends nothing, and is parked nevertheless
+			left = 0 // this KeepAlive extends nothing, but is parked
 		}
 		reply, e, released := k.sendKeepAlive(t, newest, keepAliveTimeout(k.client.Lease(), left))
 		if e != nil {
@@ -97,25 +95,23 @@ func (k *keeper) keepAlive() {
 		case effect != grantIgnored || fresh:
 			k.pause, k.lastWasEmpty = retryPause{}, false
 		case k.lastWasEmpty:
-			k.pause.wait(ended) // a master that answers at once each time must not be asked without a pause
+			k.pause.wait(ended) // pause, even if the master answers at once each time
 		default:
 			//mutant: k.pause.wait(ended); time.Sleep(k.client.Left()) //by TestSignsOfLife of ./cell
-			k.lastWasEmpty = true // the master asks for a sign of life before it extends the lease: send the next at once
+			k.lastWasEmpty = true // the master wants a sign of life before it extends the lease: send the next at once
 		}
 	}
 	k.acknowledgeEnd()
 }
 
-// isEndedByCell reports whether the session has ended because the master said so. A
-// call may have heard of it first; the event that must be acknowledged comes in the
-// reply to a KeepAlive.
+// isEndedByCell reports whether the master ended the session. A call may learn it before the event, which
+// must be acknowledged.
 func (k *keeper) isEndedByCell() bool {
 	return errors.Is(context.Cause(k.session.ended), EndedByCell)
 }
 
-// sendKeepAlive sends one KeepAlive and waits for the answer. If the owner of a lost
-// lock releases it meanwhile, the KeepAlive is given up, so that the next one can
-// acknowledge the loss; released says so.
+// sendKeepAlive sends one KeepAlive and waits for the answer. If the owner of a lost lock releases it
+// meanwhile, it abandons the KeepAlive, so that the next can acknowledge the loss; released says so.
 func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) (reply *chubbypb.KeepAliveReply, e *api.Error, released bool) {
 	ctx, cancel := context.WithTimeout(k.life, timeout)
 	defer cancel()
@@ -162,9 +158,8 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	}
 }
 
-// handleFailure handles a KeepAlive that was refused or not answered. Only the
-// master's word that the session has ended ends it before its time; after any other
-// error another master may answer otherwise.
+// handleFailure handles a refused or unanswered KeepAlive. Only the master's word ends the session early;
+// another master may differ after other errors.
 func (k *keeper) handleFailure(ctx context.Context, t *target, e *api.Error) {
 	if ctx.Err() == nil {
 		k.session.counters.keepAlivesFailed.Add(1)
@@ -175,21 +170,20 @@ func (k *keeper) handleFailure(ctx context.Context, t *target, e *api.Error) {
 		return
 	}
 	if ctx.Err() != nil {
-		k.pause.wait(k.life) // the master may not know yet that this KeepAlive was given up: another would be the second in flight
+		k.pause.wait(k.life) // the master may not know of the abandoned KeepAlive yet: another would be the second pending one
 		return
 	}
 	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
 	if verdictOf(e) == verdictFollow && k.pause.last == 0 && k.locator.redirect(t, e.Master) {
-		k.pause.next() // a second redirection in a row is followed after a pause only
+		k.pause.next() // pause before following a second redirection in a row
 		return
 	}
 	k.locator.forgetMaster(t)
 	k.pause.wait(ctx)
 }
 
-// handleReply handles the events of a reply. It ignores those of an earlier epoch
-// than the newest, and those that it has handled already. It reports whether there
-// were others.
+// handleReply handles the new events of a reply, and ignores those of an earlier epoch. It reports whether
+// any were new.
 func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh bool) {
 	epoch := api.Epoch(reply.GetEpoch())
 	switch {
@@ -200,7 +194,7 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 		k.locator.noteEpoch(epoch)
 		k.session.counters.failOvers.Add(1)
 		//mutant: k.client.cache.mu.Lock(); k.client.cache.epoch = epoch; k.client.cache.mu.Unlock() //by TestCachesAreConsistent of ./cell
-		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before the reply is acknowledged: until then the master makes no change
+		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before the acknowledgement: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.life, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
 		k.client.handles.recallAll()
 		k.client.auditor.requestAudit()
@@ -226,7 +220,7 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 func (k *keeper) handleEvent(e *chubbypb.Event) {
 	switch kind := api.EventKind(e.GetKind()); kind {
 	case api.EventMasterFailedOver:
-		k.client.auditor.requestAudit() // the application gets the event when its handle has been presented
+		k.client.auditor.requestAudit() // the application gets the event after its handle was presented
 	case api.EventLost:
 		k.handleMissingEvents(e.GetSequence()-1, e.GetExplanation())
 	case api.EventSessionEnded:
@@ -239,7 +233,7 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 			return
 		}
 		l := h.noteTakenAway(kind, api.Generation(e.GetGeneration()), api.EndReason(e.GetReason()), e.GetExplanation())
-		if l != nil && kind == api.EventLockLost { // when a node is gone, nobody waits for its lock
+		if l != nil && kind == api.EventLockLost { // for a deleted node, no session waits for the lock
 			k.inbox.holdForLocks(l)
 		}
 	case api.EventCacheInvalidation:
@@ -256,19 +250,16 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 	}
 }
 
-// handleUnknownEvent handles an event of a kind that this version does not know,
-// which a newer master may send. It may say anything, so it counts as an event that
-// is missing: to acknowledge it would mean that what it takes away is not used any
-// more.
+// handleUnknownEvent handles an event kind from a newer master. It may take anything away, so it counts as a
+// missing event: the acknowledgement waits for an audit.
 func (k *keeper) handleUnknownEvent(e *chubbypb.Event) {
 	k.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
 	//mutant: k.handleMissingEvents(e.GetSequence(), "the master told of something that this version does not know; look again")
 	k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
 }
 
-// handleMissingEvents tells every handle that events after that sequence are missing.
-// One of them may have taken a lock away, so the locks are audited before it is
-// acknowledged.
+// handleMissingEvents tells every handle that events after that sequence are missing. The locks are audited
+// before the acknowledgement.
 func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 	k.client.closeIdleHandles(k.client.cache.flush(k.epoch))
 	for _, h := range k.client.handles.all() {
@@ -281,12 +272,10 @@ func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 	}
 }
 
-// acknowledgeEnd sends the last KeepAlives of a session that the cell has ended. The
-// contexts of its locks have ended, and no call is made any more. What is left is the
-// acknowledgement, upon which the cell frees what the session held: it is sent when
-// all locks have been released by their owners, or never, if the lease runs out
-// before. Until then the KeepAlives tell the master that the client has dropped what
-// it had cached.
+// acknowledgeEnd sends the last KeepAlives of a session that the cell has ended. The contexts of its locks
+// have ended, and no call is made. The acknowledgement frees the session's locks and files. It is sent when
+// all owners have released their locks, or never, if the lease runs out before. Until then the KeepAlives
+// tell the master that the client has dropped its cache.
 func (k *keeper) acknowledgeEnd() {
 	if !k.isEndedByCell() {
 		return
@@ -298,8 +287,8 @@ func (k *keeper) acknowledgeEnd() {
 	}
 }
 
-// sendLastKeepAlive acknowledges what may be acknowledged. It returns false if the
-// next KeepAlive should come after a pause, because it will have nothing new to say.
+// sendLastKeepAlive acknowledges as much as possible. It returns false if the next KeepAlive should come
+// after a pause.
 func (k *keeper) sendLastKeepAlive() bool {
 	ctx, cancel := context.WithTimeout(k.life, k.client.Left())
 	defer cancel()

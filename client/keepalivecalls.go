@@ -10,13 +10,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// keepAliveCalls makes the KeepAlives of a session.
 type keepAliveCalls struct {
-	single *connection // to a master that gives one reply to each KeepAlive: it is of a release before the others
+	single *connection // to an earlier release's master, with one reply to each KeepAlive
 }
 
-// send sends a KeepAlive, hands on what the master tells of while that waits, and returns
-// the last reply.
+// send sends a KeepAlive, passes on the master's interim messages, and returns the last reply.
 func (c *keepAliveCalls) send(ctx context.Context, conn *connection, request *chubbypb.KeepAliveRequest, aside func(*chubbypb.KeepAliveReply)) (*chubbypb.KeepAliveReply, error) {
 	if c.single == conn {
 		return conn.chubby.KeepAlive(ctx, request)

@@ -9,8 +9,9 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
-// Lint asks the master which clients misuse the cell (Chubby §4.5). Where clients have to say who they are, operators see
-// everything, and everybody else what sessions of his own do, and what is done at nodes that he may read, without the names of others.
+// Lint asks the master which clients misuse the cell (Chubby §4.5). Where clients identify themselves,
+// operators see everything; others see their own sessions, and the misuse of nodes that they may read,
+// without others' names.
 func (c *Cell) Lint(ctx context.Context, o misuse.Options) (misuse.Report, error) {
 	q := &chubbypb.LintRequest{
 		Cell: c.cfg.Cell, Path: o.Path, Session: uint64(o.Session), Principal: o.Principal, Most: uint32(min(max(o.Most, 0), api.MaxListed)),

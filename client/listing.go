@@ -13,12 +13,11 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// The master sends a listing in pages, each of which shows another moment: an entry that
-// exists throughout is listed once, an entry that is added or removed meanwhile may be
-// listed or not.
+// The master sends a listing in pages, each of another moment: an entry that exists throughout is listed
+// once; others may be listed or not.
 
-// eachPage asks for page after page until the last one, or until yield returns false. ask
-// returns a page and the mark of the next, which is empty on the last page.
+// eachPage asks for page after page until the last one, or until yield returns false. ask returns a page and
+// the mark of the next, empty on the last.
 func eachPage[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx context.Context, t *target, after []byte) (page []T, next []byte, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var after []byte
@@ -50,7 +49,6 @@ func eachPage[T any](ctx context.Context, c *Cell, op, path string, ask func(ctx
 	}
 }
 
-// collectPages returns all that a listing yields, or its error.
 func collectPages[T any](list iter.Seq2[T, error]) ([]T, error) {
 	var all []T
 	for one, err := range list {
@@ -62,27 +60,24 @@ func collectPages[T any](list iter.Seq2[T, error]) ([]T, error) {
 	return all, nil
 }
 
-// Locks lists the locks at and below a path that are held, waited for or delayed, by
-// path; an empty prefix stands for the whole cell. For a very large cell EachLock
-// needs less memory.
-// Where clients have to say who they are, the list has only the locks of nodes that the client may read, unless it is an operator.
+// Locks lists the locks at and below a path that are held, waited for or delayed, by path; an empty prefix is
+// the whole cell. EachLock needs less memory. Where clients identify themselves, the list has only the locks
+// of nodes that the client may read, unless it is an operator.
 func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	list, err := collectPages(c.EachLock(ctx, prefix))
 	slices.SortFunc(list, func(a, b LockInfo) int { return strings.Compare(a.Path, b.Path) })
 	return list, err
 }
 
-// EachLock yields the locks at and below a path that are held, waited for or delayed,
-// those nearer to the root first. If it yields an error, that is the last.
+// EachLock yields the locks that Locks lists, those nearer to the root first. An error is the last item.
 func (c *Cell) EachLock(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
 	return lockPages(ctx, c, prefix, 0)
 }
 
-// LocksOf lists the locks that a session holds, by path; none if there is no such
-// session.
+// LocksOf lists the locks that a session holds, by path; none for an absent session.
 func (c *Cell) LocksOf(ctx context.Context, id api.SessionID) ([]LockInfo, error) {
 	list, err := collectPages(lockPages(ctx, c, "", id))
-	return slices.DeleteFunc(list, func(l LockInfo) bool { // a master of an earlier version lists all
+	return slices.DeleteFunc(list, func(l LockInfo) bool { // an earlier master lists all
 		return l.MoreHolders == 0 && !slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id })
 	}), err
 }
@@ -101,11 +96,11 @@ func lockPages(ctx context.Context, c *Cell, prefix string, of api.SessionID) it
 	})
 }
 
-// LocksPage returns a part of what Locks lists, by path, and the mark of the part that follows it: after is "" for the first
-// part, and next is "" with the last one. Unless of is 0, it lists what LocksOf does. A part has at most as many locks as most, of
-// which 0 is api.MaxPage, the most, and may have none although others follow. A mark
-// is for this cell and this client's principal alone; another is InvalidArgument, and the list is to be begun again. It is for programs
-// that show lists to people, a part at a time.
+// LocksPage returns a part of Locks, by path, and the mark of the next part: after is "" for the first part,
+// and next is "" with the last. Unless of is 0, it lists as LocksOf does. The parameter most limits a part (0
+// is the maximum, api.MaxPage), which may be empty although others follow. A mark is for this cell and this
+// client's principal alone; another is InvalidArgument: begin again. It is for lists shown to people, a part
+// at a time.
 func (c *Cell) LocksPage(ctx context.Context, prefix string, of api.SessionID, after string, most int) (part []LockInfo, next string, err error) {
 	const op = "list locks"
 	prefix = cmp.Or(prefix, rootPath(c.cfg))
@@ -121,10 +116,8 @@ func (c *Cell) LocksPage(ctx context.Context, prefix string, of api.SessionID, a
 	return part, next, err
 }
 
-// pageLength is how many entries of a listing a request asks for.
 func pageLength(most int) uint32 { return uint32(min(max(most, 0), api.MaxPage)) }
 
-// askLocks asks for one page of locks.
 func askLocks(ctx context.Context, t *target, q *chubbypb.ListLocksRequest) (page []LockInfo, next []byte, err error) {
 	reply, err := t.data.chubby.ListLocks(ctx, q)
 	for _, l := range reply.GetLocks() {
@@ -148,15 +141,13 @@ func lockInfo(l *chubbypb.LockInfo) LockInfo {
 	return info
 }
 
-// Sessions lists the sessions of the cell, by id. For a very large cell EachSession
-// needs less memory.
-// Where clients have to say who they are, the list has only the sessions of the client's own principal, unless that is an operator.
+// Sessions lists the sessions of the cell, by id. EachSession needs less memory. Where clients identify
+// themselves, the list has only the sessions of the client's own principal, unless that is an operator.
 func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	return collectPages(c.EachSession(ctx))
 }
 
-// EachSession yields the sessions of the cell, by id. If it yields an error, that is
-// the last.
+// EachSession yields the sessions of the cell, by id. An error is the last item.
 func (c *Cell) EachSession(ctx context.Context) iter.Seq2[SessionInfo, error] {
 	return sessionPages(ctx, c, 0)
 }
@@ -164,7 +155,7 @@ func (c *Cell) EachSession(ctx context.Context) iter.Seq2[SessionInfo, error] {
 // FindSession returns one session, and whether it exists.
 func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionInfo, found bool, err error) {
 	for s, err := range sessionPages(ctx, c, id) {
-		if err != nil || s.Session == id { // a master of an earlier version lists all
+		if err != nil || s.Session == id { // an earlier master lists all
 			return s, err == nil, err
 		}
 	}
@@ -187,7 +178,6 @@ func (c *Cell) SessionsPage(ctx context.Context, after string, most int) (part [
 	return part, next, err
 }
 
-// askSessions asks for one page of sessions.
 func askSessions(ctx context.Context, t *target, q *chubbypb.ListSessionsRequest) (page []SessionInfo, next []byte, err error) {
 	reply, err := t.data.chubby.ListSessions(ctx, q)
 	for _, s := range reply.GetSessions() {

@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	hedgeDelay     = 30 * time.Millisecond  // after so long without an answer, the next replica is asked too
-	stragglerDelay = 200 * time.Millisecond // how long a round waits for the last answers, once it has most of them
+	hedgeDelay     = 30 * time.Millisecond  // without an answer by then, the next replica is asked too
+	stragglerDelay = 200 * time.Millisecond // how long a round waits for the last answers, after most
 	minPause       = 20 * time.Millisecond  // the first pause between two attempts
 	maxPause       = 500 * time.Millisecond // the longest
 )
 
-// retryPause is the pause between two attempts. Each is about half as long again as the
-// one before: if they doubled, a call that waits for an election would on average end
-// too late by half of it. They are jittered, so that clients that lost their master at
-// the same moment do not all call the new one at the same moment (Chubby §2.9).
+// retryPause is the pause between two attempts, each about half as long again as the one before: if they
+// doubled, a call that waits for an election would on average end too late by half of it. Jitter spreads the
+// clients that lost their master together (Chubby §2.9).
 type retryPause struct{ last time.Duration }
 
 func (p *retryPause) next() time.Duration {
@@ -32,7 +31,6 @@ func (p *retryPause) next() time.Duration {
 	return p.last/2 + rand.N(p.last/2+1)
 }
 
-// wait waits until the next pause has passed or ctx ends.
 func (p *retryPause) wait(ctx context.Context) {
 	timer := time.NewTimer(p.next())
 	defer timer.Stop()
@@ -42,64 +40,59 @@ func (p *retryPause) wait(ctx context.Context) {
 	}
 }
 
-// locator knows the master of a cell, or finds it. However many callers wait, one
-// search runs for all of them, in a goroutine of its own, and stops when none waits any
-// more. "Believed" is said of the master because another may have been elected since.
+// locator knows the master of a cell, or finds it. One search, in its own goroutine, runs for all waiting
+// callers. The master is "believed", as another may have been elected since.
 type locator struct {
 	cfg     Config
 	pool    *pool
 	resolve func(ctx context.Context) ([]string, error)
-	running sync.WaitGroup // searches, look-ups and what followServers asks; Add only under mu, and not after closed
+	running sync.WaitGroup // searches, look-ups and followServers; Add only under mu, and not after closed
 
-	mu           sync.Mutex // guards what follows; target.mu may be taken while it is held
+	mu           sync.Mutex // guards what follows; target.mu may be taken under it
 	closed       bool
-	master       *target        // the believed master; nil if there is none
-	lastMaster   *target        // the last replica that was believed to be the master
-	search       *search        // the one that runs; nil if none does
-	lookup       *lookup        // the one that runs; nil if none does
+	master       *target        // the believed master, or nil
+	lastMaster   *target        // the last believed master
+	search       *search        // the running one, or nil
+	lookup       *lookup        // the running one, or nil
 	lastAnswers  []locateAnswer // of the last round
 	servers      serverList
-	cellName     string    // the cell's own name, once a replica has told it
-	highestEpoch api.Epoch // the highest of any master that is known
+	cellName     string    // the cell's own name, once a replica has reported it
+	highestEpoch api.Epoch // the highest of any known master
 
 	foundAt      session.Instant // when a master was last found
 	searchPause  retryPause      // between searches that find the same master again
 	nextSearchAt session.Instant // no search begins before
 }
 
-// noteEpoch notes that there is, or was, a master in that epoch.
 func (l *locator) noteEpoch(epoch api.Epoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.highestEpoch = max(l.highestEpoch, epoch)
 }
 
-// latestEpoch returns the highest epoch of any master that is known.
 func (l *locator) latestEpoch() api.Epoch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.highestEpoch
 }
 
-// cellNameOr returns the cell's own name, and called while no replica has told it.
+// cellNameOr returns the cell's own name, or called until a replica has reported it.
 func (l *locator) cellNameOr(called string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return cmp.Or(l.cellName, called)
 }
 
-// isDoubtful reports whether a replica that says that it is the master may not be: a
-// later epoch is known, or the replica was believed to be the master until a call to it
-// failed.
+// isDoubtful reports whether a replica that claims to be the master may not be: a later epoch is known, or
+// the replica was believed to be the master until a call to it failed.
 func (l *locator) isDoubtful(a locateAnswer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return api.Epoch(a.reply.GetEpoch()) < l.highestEpoch || l.lastMaster != nil && l.lastMaster.matches(a)
 }
 
-// targetOf returns the replica that answered. If that is the believed master, it returns
-// the target of that one, also if the answer came from another address of it: calls to
-// it then go on. (A replica may be configured by one address and name itself by another.)
+// targetOf returns the replica that answered. For the believed master it returns that target, whatever the
+// address, so that calls go on. (A replica may be configured by one address and name itself by another.)
 func (l *locator) targetOf(a locateAnswer) (*target, error) {
 	if believed := l.believedMaster(); believed != nil && believed.matches(a) {
 		return believed, nil
@@ -107,16 +100,15 @@ func (l *locator) targetOf(a locateAnswer) (*target, error) {
 	return l.pool.get(a.address)
 }
 
-// search is one search for the master.
 type search struct {
 	cancel  context.CancelFunc
 	waiters int           // guarded by locator.mu
-	done    chan struct{} // closed when what follows is set
+	done    chan struct{} // closed when all below is set
 	found   *target
 	err     error
 }
 
-// locateAnswer is the answer of one replica to a Locate, or why there is none.
+// locateAnswer is one replica's answer to a Locate, or why it is missing.
 type locateAnswer struct {
 	address string
 	reply   *chubbypb.LocateReply
@@ -134,7 +126,6 @@ func (a locateAnswer) String() string {
 	return a.address + " (" + a.reply.GetReplica() + ") believes that " + a.reply.GetMaster() + " at " + a.reply.GetMasterAddress() + " is the master"
 }
 
-// brief returns the text of an error without code, operation and path.
 func brief(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) && e.Message != "" {
@@ -147,7 +138,6 @@ func (a locateAnswer) isMaster() bool {
 	return a.err == nil && a.reply.GetMaster() != "" && a.reply.GetMaster() == a.reply.GetReplica()
 }
 
-// locate returns the believed master. If there is none, it looks for one until ctx ends.
 func (l *locator) locate(ctx context.Context) (*target, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -174,8 +164,7 @@ func (l *locator) locate(ctx context.Context) (*target, error) {
 	}
 }
 
-// startSearch starts a search; mu is held. The search does not end with ctx, which
-// belongs to the caller that happened to come first.
+// startSearch starts a search; mu is held. The search outlives ctx, which is only the first caller's.
 func (l *locator) startSearch(ctx context.Context) *search {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s := &search{cancel: cancel, done: make(chan struct{})}
@@ -194,7 +183,7 @@ func (l *locator) startSearch(ctx context.Context) *search {
 	return s
 }
 
-// leaveSearch ends the wait of one caller, and stops the search if that was the last.
+// leaveSearch ends the wait of one caller. The last stops the search.
 func (l *locator) leaveSearch(s *search) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,8 +193,8 @@ func (l *locator) leaveSearch(s *search) {
 	}
 }
 
-// joinSearch joins the search for the master, or starts one, although t is believed to
-// be the master. It returns nil if t is not, or after close.
+// joinSearch joins or starts the search for the master, although t is believed to be it; nil if t is not, or
+// after close.
 func (l *locator) joinSearch(ctx context.Context, t *target) *search {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,13 +209,12 @@ func (l *locator) joinSearch(ctx context.Context, t *target) *search {
 	return s
 }
 
-// runSearch makes round after round until a master is found or ctx ends.
 func (l *locator) runSearch(ctx context.Context) (*target, error) {
 	var p retryPause
 	var refused refusedRounds
 	var log searchLog
 	if l.awaitNextSearch(ctx); ctx.Err() != nil {
-		return nil, closedError() // for nobody, as below
+		return nil, closedError() // for no caller, as below
 	}
 	q := l.newInquiry(ctx)
 	defer q.cancelAll()
@@ -240,17 +228,16 @@ func (l *locator) runSearch(ctx context.Context) (*target, error) {
 			return nil, err
 		}
 		if found != nil {
-			q.cancelAll() // before setMaster: pool.retain leaves replicas alone that are being asked
+			q.cancelAll() // before setMaster: pool.retain keeps replicas with pending questions
 			return l.setMaster(found, believed), nil
 		}
 		log.noteFailedRound(ctx, l)
 		if p.wait(ctx); ctx.Err() != nil {
-			return nil, closedError() // nobody waits for the result any more, or close was called
+			return nil, closedError() // no caller waits any more, or close was called
 		}
 	}
 }
 
-// knownAddresses returns the addresses of the replicas that calls may go to.
 func (l *locator) knownAddresses() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,15 +248,13 @@ func (l *locator) knownAddresses() []string {
 	return list
 }
 
-// believedMaster returns the believed master; nil if there is none.
 func (l *locator) believedMaster() *target {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.master
 }
 
-// ready returns the master that locate would return without a wait; nil if locate
-// would wait or fail.
+// ready returns the result of locate without a wait; nil if locate would wait or fail.
 func (l *locator) ready() *target {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -279,9 +264,8 @@ func (l *locator) ready() *target {
 	return l.master
 }
 
-// setMaster makes t the believed master in place of instead, which may be nil, and
-// cancels the calls to the master before it. If a third replica is believed to be the
-// master by now, that is newer knowledge, and stays. It returns the believed master.
+// setMaster makes t the believed master in place of instead, which may be nil, and cancels the calls to the
+// previous one. A third believed master is newer knowledge, and stays. It returns the believed master.
 func (l *locator) setMaster(t, instead *target) *target {
 	l.mu.Lock()
 	if l.master != nil && l.master != instead {
@@ -300,10 +284,9 @@ func (l *locator) setMaster(t, instead *target) *target {
 	return t
 }
 
-// paceSearches has the next search begin after a pause if this one has found the same
-// master again: calls to it may fail for a reason that no search can find, such as a
-// lack of connections, and each failure would begin another search. The pauses grow
-// until a search finds another master, or none was needed for a while; mu is held.
+// paceSearches delays the next search if this one has found the same master again: calls to it may fail for a
+// reason that no search can find, such as a lack of connections. The pauses grow until a search finds another
+// master, or none was needed for a while; mu is held.
 func (l *locator) paceSearches(again bool) {
 	now := l.cfg.Clock()
 	if !again || now.Sub(l.foundAt) > 2*maxPause {
@@ -315,7 +298,6 @@ func (l *locator) paceSearches(again bool) {
 	}
 }
 
-// awaitNextSearch waits until a search may begin, or ctx ends.
 func (l *locator) awaitNextSearch(ctx context.Context) {
 	l.mu.Lock()
 	wait := l.nextSearchAt.Sub(l.cfg.Clock())
@@ -331,7 +313,6 @@ func (l *locator) awaitNextSearch(ctx context.Context) {
 	}
 }
 
-// forgetMaster notes that t may not be the master any more.
 func (l *locator) forgetMaster(t *target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -340,8 +321,9 @@ func (l *locator) forgetMaster(t *target) {
 	}
 }
 
-// redirect believes t, if t is still the believed master, that the master is at
-// another address. It reports whether there is a believed master now.
+// redirect believes t, if t is the believed master, that another address is the master's. It
+// reports whether there is a believed
+// master now.
 func (l *locator) redirect(t *target, address string) bool {
 	if believed := l.believedMaster(); believed != t {
 		return believed != nil
@@ -359,7 +341,6 @@ func (l *locator) redirect(t *target, address string) bool {
 	return true
 }
 
-// close stops the search and the look-up, and waits for both.
 func (l *locator) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -373,7 +354,6 @@ func (l *locator) close() {
 	l.running.Wait()
 }
 
-// diagnosis returns what the replicas answered in the last round, as text for people.
 func (l *locator) diagnosis() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

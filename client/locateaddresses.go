@@ -10,24 +10,21 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// serverList is where replicas may be.
 type serverList struct {
-	found []string // the addresses that were last looked up
-	told  []string // those that the cell has, as a replica said, since its replicas were changed
+	found []string // from the last look-up
+	told  []string // from a replica, since the cell's replicas were changed
 
-	cellID  string // of the cell that told
+	cellID  string // of the cell that named them
 	version uint64 // of told; 0 if some may be missing
 
-	following bool // the master is being asked for them
+	following bool // a question to the master is pending
 }
 
-// all returns all of them, some twice.
 func (s serverList) all() []string { return slices.Concat(s.found, s.told) }
 
-// askingOrder returns the order in which to ask the servers: the last master first,
-// because it is most often still the master; then the others in random order, to spread
-// the load. Those that the cell has named since its replicas were changed are among them: all that are configured
-// may have been replaced.
+// askingOrder returns the order in which to ask the servers: the last master first, as it usually still is
+// the master; then the others at random, to spread the load. It includes replicas named by the cell, as all
+// configured ones may be replaced.
 func (s serverList) askingOrder(servers []string, last *target) []string {
 	//mutant: order := slices.Sorted(slices.Values(slices.Concat(servers, s.told)))
 	order := slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, s.told))))
@@ -39,11 +36,11 @@ func (s serverList) askingOrder(servers []string, last *target) []string {
 	return order
 }
 
-// maxTold bounds how many replicas a cell is believed to have, beside those that are configured.
+// maxTold limits the replicas that a cell may name beside the configured ones.
 const maxTold = 15
 
-// noteTold notes which replicas the cell has. A replica that was taken out of the cell, or is behind, has an older list than others
-// had: it does not count. A list without a version only adds replicas.
+// noteTold records the replicas of the cell. It ignores the older list of a removed or late replica. Without
+// a version a list only adds.
 func (s *serverList) noteTold(reply *chubbypb.LocateReply) {
 	told, version := reply.GetServers(), reply.GetServersVersion()
 	known := s.told
@@ -61,8 +58,8 @@ func (s *serverList) noteTold(reply *chubbypb.LocateReply) {
 	s.told = told[:min(len(told), maxTold)]
 }
 
-// followServers asks the master for the replicas of the cell if it says that they are of another version than those that are known.
-// Calls may go to one master for months: without this, every replica that a client knows could be gone when that master dies.
+// followServers asks the master for the replicas of the cell if their version differs from the known one.
+// Calls may go to one master for months: by then, all replicas known to a client could be gone.
 func (l *locator) followServers(ctx context.Context, t *target, version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,21 +78,17 @@ func (l *locator) followServers(ctx context.Context, t *target, version uint64) 
 	})
 }
 
-// lookup is one reading of the sources of the servers' addresses (see Servers). A
-// locator has one at a time.
+// lookup is one reading of the sources of the servers' addresses (see Servers). A locator has one at a time.
 type lookup struct {
 	cancel  context.CancelFunc
-	done    chan struct{} // closed when what follows is set
+	done    chan struct{} // closed when all below is set
 	servers []string
 	err     error
 }
 
-// addresses returns the addresses of the replicas to ask. The sources are read again in
-// every round: an address that was looked up only once would send a client permanently
-// to where its cell once was. If the sources cannot be read now, or a name service
-// takes longer than hedgeDelay, the previous result serves, because a lease leaves
-// little time to find another master; what the look-up brings later serves the next
-// round.
+// addresses returns the addresses of the replicas to ask. It reads the sources again in every round, as the
+// cell may have moved. If a source fails, or a name service takes longer than hedgeDelay, the previous result
+// serves, as a lease leaves little time; the late result serves the next round.
 func (l *locator) addresses(ctx context.Context) ([]string, error) {
 	look, known := l.startLookup(ctx)
 	if look == nil {
@@ -121,8 +114,7 @@ func (l *locator) addresses(ctx context.Context) ([]string, error) {
 	return look.servers, look.err
 }
 
-// startLookup starts a look-up, unless one is running, and returns it with what the
-// last one found; nil after close.
+// startLookup starts a look-up, unless one is running, and returns it with the last result; nil after close.
 func (l *locator) startLookup(ctx context.Context) (*lookup, []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

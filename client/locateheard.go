@@ -2,7 +2,8 @@ package client
 
 import "strings"
 
-// heardBy returns why no replica answers as the master, as far as they say it, in few words: each reason once. "" if a master is known.
+// heardBy returns why no replica answers as the master, in few words: each reason once. "" if a master is
+// known.
 func heardBy(l *locator) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,22 +6,20 @@ import (
 	"sync"
 )
 
-// errSilent is the error of a replica that has not answered within DialTimeout.
+// errSilent is the error of a replica without an answer within DialTimeout.
 var errSilent = errors.New("no answer")
 
-// inquiry is the set of Locate calls of one search. A round ends soon after most replicas
-// have answered; calls to the others go on, and the next round takes their answers. If
-// each round asked anew, a master that answers later than the others, because it is far
-// away or busy, would be asked again and again, and no answer of it be taken.
+// inquiry is the set of Locate calls of one search. A round ends soon after most replicas have answered; the
+// next round takes the other answers. Otherwise a far or busy master's answer would never count.
 //
 // It belongs to the goroutine of the search.
 type inquiry struct {
 	locator *locator
 	ctx     context.Context //nolint:containedctx // of the calls: ended by cancelAll
 	cancel  context.CancelFunc
-	running sync.WaitGroup // the goroutines of the calls
+	running sync.WaitGroup // of the calls
 	answers chan locateAnswer
-	pending map[string]struct{} // addresses that were asked, and whose answers were not taken
+	pending map[string]struct{} // addresses with questions whose answers were not taken
 }
 
 func (l *locator) newInquiry(ctx context.Context) *inquiry {
@@ -30,7 +28,6 @@ func (l *locator) newInquiry(ctx context.Context) *inquiry {
 	return q
 }
 
-// ask asks one replica, unless it is being asked already.
 func (q *inquiry) ask(address string) {
 	if _, pending := q.pending[address]; pending {
 		return
@@ -50,7 +47,6 @@ func (q *inquiry) ask(address string) {
 	})
 }
 
-// cancelAll cancels the calls that are in flight, and waits until they have ended.
 func (q *inquiry) cancelAll() {
 	q.cancel()
 	q.running.Wait()

@@ -7,19 +7,17 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// When a search that finds no master is logged: later than an election takes, and often
-// enough to show in the log why a program hangs.
+// When to log a search without a master: later than an election takes, and often enough to explain a hanging
+// program.
 const (
 	firstSearchLine    = time.Second
 	searchLineInterval = 10 * time.Second
 )
 
-// searchLog logs that a search goes on without success.
 type searchLog struct {
 	began, nextLine session.Instant // nextLine is 0 before the first round
 }
 
-// noteFailedRound is called after each round that has found no master.
 func (s *searchLog) noteFailedRound(ctx context.Context, l *locator) {
 	now := l.cfg.Clock()
 	switch {

@@ -13,17 +13,14 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// refusedRounds measures, in one search, for how long there was no replica at any address: all servers have refused the
-// connection, or have no name or another protocol.
+// refusedRounds measures how long, in one search, no address had a replica (see isNoReplica).
 type refusedRounds struct {
 	counting bool
-	since    session.Instant // when the first of these rounds in a row ended
+	since    session.Instant // when the first consecutive round ended
 }
 
-// noteFailedRound is called after each round that has found no master. It returns an
-// error once that has gone on for Config.RefusedFor. It does not count for a
-// cell that has answered before: in a fail-over or a restart connections are refused
-// too, for a moment.
+// noteFailedRound is called after each round without a master. It returns an error after Config.RefusedFor,
+// except for a cell that has answered before: a fail-over or a restart also refuses connections for a moment.
 func (r *refusedRounds) noteFailedRound(l *locator) error {
 	limit := l.cfg.RefusedFor
 	l.mu.Lock()
@@ -54,8 +51,8 @@ func (r *refusedRounds) noteFailedRound(l *locator) error {
 	return refusedByAll(l.cfg.Cell, addresses, limit)
 }
 
-// isNoReplica reports whether an attempt to call a replica has shown that there is none, for now: nothing listens, the name
-// service knows no such host, or what listens speaks HTTP.
+// isNoReplica reports whether a failed call has shown that no replica is there now: nothing listens, the name
+// service knows no such host, or an HTTP server listens.
 func isNoReplica(err error) bool {
 	var dns *net.DNSError
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &dns) && dns.IsNotFound || errors.Is(err, frames.ErrHTTP)

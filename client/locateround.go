@@ -12,10 +12,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// runRound asks the replicas of the cell for the master, one after the other but
-// without waiting long for any, until a replica says that it is the master itself. If
-// none does, it returns neither a master nor an error; an error is one that another
-// round would not change.
+// runRound asks the replicas of the cell in turn, without a long wait for any, until one claims to be the
+// master. Otherwise both results are nil; an error is one that another round would not change.
 func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
 	servers, err := l.addresses(ctx)
 	if err != nil {
@@ -39,8 +37,8 @@ func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
 	return found, err
 }
 
-// refusal returns the error of one of the servers if none that answers takes the client for whom it says that it is, or the client
-// none of them. Those that do not answer say nothing against it: that one is down does not make the others believe the client.
+// refusal returns a server's error if no answering server believes the client's identity, or the client none
+// of theirs. Silent servers do not count against it.
 func (r *round) refusal() (refused error) {
 	for _, a := range r.answers {
 		switch {
@@ -56,7 +54,6 @@ func (r *round) refusal() (refused error) {
 	return refused
 }
 
-// noteAnswers keeps the answers of a round for diagnosis.
 func (l *locator) noteAnswers(answers []locateAnswer) {
 	slices.SortFunc(answers, func(a, b locateAnswer) int { return strings.Compare(a.address, b.address) })
 	l.mu.Lock()
@@ -68,17 +65,15 @@ func (l *locator) noteAnswers(answers []locateAnswer) {
 type round struct {
 	locator      *locator
 	inquiry      *inquiry
-	firstContact bool           // no master was ever found: an answer from another cell means that the configuration is wrong
-	toAsk        []string       // addresses that are still to be asked
-	asked        []string       // addresses that were asked
-	answers      []locateAnswer // of those that have answered
-	doubtedClaim locateAnswer   // of the replicas that say that they are the master and are doubted, the one of the highest epoch
+	firstContact bool     // no master was ever found: an answer from another cell means a wrong configuration
+	toAsk        []string // addresses still to ask
+	asked        []string
+	answers      []locateAnswer
+	doubtedClaim locateAnswer // the doubted claim of the highest epoch
 }
 
-// findMaster asks until the master is found, all have answered, or ctx ends. A replica
-// that says that it is the master and is doubted may have lost an election without
-// knowing it yet: so the others are asked before it is believed, and the latest epoch
-// decides.
+// findMaster asks until the master is found, all have answered, or ctx ends. A doubted master may have lost
+// an election without knowing it: so findMaster first asks the others, and the latest epoch decides.
 func (r *round) findMaster(ctx context.Context) (*target, error) {
 	found, err := r.collect(ctx)
 	if found == nil && err == nil && r.doubtedClaim.isMaster() {
@@ -87,8 +82,6 @@ func (r *round) findMaster(ctx context.Context) (*target, error) {
 	return found, err
 }
 
-// collect asks until a master that is not doubted is found, all have answered, or ctx
-// ends.
 func (r *round) collect(ctx context.Context) (*target, error) {
 	r.askNext()
 	timer := time.NewTimer(r.timeout())
@@ -128,8 +121,7 @@ func (r *round) collect(ctx context.Context) (*target, error) {
 	return nil, nil
 }
 
-// noteAnswer takes an answer, perhaps to a question of an earlier round. It returns false
-// if the replica has not answered in time: then it is asked again.
+// noteAnswer takes an answer, perhaps an earlier round's. It returns false for a late replica: ask it again.
 func (r *round) noteAnswer(one locateAnswer) bool {
 	asked := slices.Contains(r.asked, one.address)
 	delete(r.inquiry.pending, one.address)
@@ -147,7 +139,7 @@ func (r *round) noteAnswer(one locateAnswer) bool {
 	return true
 }
 
-// noteDoubtedClaim keeps a claim that is doubted, and asks all other replicas at once.
+// noteDoubtedClaim keeps a doubted claim, and asks all other replicas at once.
 func (r *round) noteDoubtedClaim(one locateAnswer) {
 	if !r.doubtedClaim.isMaster() || one.reply.GetEpoch() > r.doubtedClaim.reply.GetEpoch() {
 		r.doubtedClaim = one
@@ -157,8 +149,8 @@ func (r *round) noteDoubtedClaim(one locateAnswer) {
 	}
 }
 
-// timeout returns how long to wait for the replicas that were asked and have not
-// answered: not long while there are others to ask, or once most have answered.
+// timeout returns how long to wait for missing answers: briefly while others remain to be asked, or once most
+// have answered.
 func (r *round) timeout() time.Duration {
 	switch {
 	case len(r.toAsk) > 0:
@@ -169,7 +161,6 @@ func (r *round) timeout() time.Duration {
 	return stragglerDelay
 }
 
-// noteSilent notes for diagnosis which replicas have not answered.
 func (r *round) noteSilent(ctx context.Context) {
 	for _, name := range r.asked {
 		if !slices.ContainsFunc(r.answers, func(s locateAnswer) bool { return s.address == name }) {
@@ -182,7 +173,6 @@ func (r *round) noteSilent(ctx context.Context) {
 	}
 }
 
-// askNext asks the next replica, if there is one.
 func (r *round) askNext() {
 	if len(r.toAsk) == 0 {
 		return
@@ -192,7 +182,6 @@ func (r *round) askNext() {
 	r.inquiry.ask(address)
 }
 
-// askReplica asks one replica which replica is the master.
 func (l *locator) askReplica(ctx context.Context, address string) locateAnswer {
 	t, giveBack, err := l.pool.borrow(address)
 	if err != nil {

@@ -13,48 +13,45 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Margin is how long before the first moment at which another could hold it a
-// lock's context is cancelled: a twelfth of lease and lock-delay together, at
-// most one second. It is the time that the work under the lock has to stop.
+// Margin is how long a lock's context is cancelled before another could hold the lock: a twelfth of lease and
+// lock-delay together, at most one second. The work under the lock has that time to stop.
 func Margin(lease, lockDelay time.Duration) time.Duration {
 	return min(time.Second, (lease+lockDelay)/12)
 }
 
-// Lock is a lock that was acquired through a handle. Its methods may be called from
-// several goroutines. Release it, also when it was lost: Release says that the work
-// under the lock has stopped, and allows another Acquire through the handle.
+// Lock is a lock acquired through a handle. Its methods may be called from several goroutines. Release it,
+// also after it was lost: that says that the work under the lock has stopped, and allows another Acquire
+// through the handle.
 type Lock struct {
 	handle   *Handle
 	terms    lockTerms
 	seq      grantedSequencer
-	firstUse *Lock           // of the same grant: itself, unless the lock was kept since (see keptLock)
+	firstUse *Lock           // of the same grant: itself, unless the lock was kept (see keptLock)
 	ctx      context.Context //nolint:containedctx // it is the lock's, handed out by Context
 	cancel   context.CancelCauseFunc
-	released chan struct{} // closed when the owner has released the lock: then its loss may be acknowledged
+	released chan struct{} // closed when the owner has released the lock: then the client may acknowledge its loss
 
-	mu         sync.Mutex      // guards what follows; no other mutex is taken while it is held
-	takenError *api.Error      // why the cell took the lock away; nil if it has not
+	mu         sync.Mutex      // guards what follows; take no mutex under it
+	takenError *api.Error      // why the cell took the lock away, or nil
 	givenUp    bool            // by Release, or by Close of the handle
-	heldSince  session.Instant // when Acquire returned it, if that is measured; else 0
+	heldSince  session.Instant // when Acquire returned it, if measured; else 0
 }
 
-// lockTerms are those under which a lock was asked for.
 type lockTerms struct {
 	mode       api.LockMode
 	reason     string
 	ownsHandle bool // Client.Acquire opened the handle for this lock: Release closes it
 }
 
-// grantedSequencer is a sequencer, and whether the program has read it: without it, or the token in it, nobody can refuse a
-// former holder, and the cell is told so when the lock is released (a finding of Lint).
+// grantedSequencer is a sequencer, and whether the program has read it. If not, no server can reject a former
+// holder; the cell hears that at the release (a finding of Lint).
 type grantedSequencer struct {
 	sequencer.Sequencer
 	read atomic.Bool
 }
 
-// newLock returns a lock that was granted. Its context ends with the session; it
-// ends in time, before another could hold the lock, once sessionState.trackLock knows
-// the lock.
+// newLock returns a granted lock. Its context ends with the session, and, once sessionState.trackLock knows
+// the lock, in time.
 func newLock(h *Handle, terms lockTerms, seq sequencer.Sequencer) *Lock {
 	l := &Lock{handle: h, terms: terms, seq: grantedSequencer{Sequencer: seq}, released: make(chan struct{})}
 	l.firstUse = l
@@ -62,23 +59,18 @@ func newLock(h *Handle, terms lockTerms, seq sequencer.Sequencer) *Lock {
 	return l
 }
 
-// Context returns the context for the work under the lock. It is cancelled, with a
-// cause, a Margin before the first moment at which another could hold the lock
-// (LeaseNearEnd), by the local clock. It is cancelled at once when the cell takes the
-// lock away (LockTaken), when the session is gone (SessionExpired), and when the lock
-// is released or its handle or client closed. Use context.Cause, or Err, to know
-// which. It does not end with the context that was passed to Acquire; With returns
-// one that ends with another context too.
+// Context returns the context for the work under the lock. It is cancelled, with a cause, a Margin before
+// another could hold the lock (LeaseNearEnd), by the local clock. It is cancelled at once when the cell takes
+// the lock away (LockTaken), when the session is gone (SessionExpired), and when the lock is released or its
+// handle or client closed. Err also says which. For a context that ends with Acquire's too, see With.
 //
 // sequencer.FromContext finds the lock's sequencer in it.
 func (l *Lock) Context() context.Context { return l.ctx }
 
-// With returns a context for work that is to end with ctx or with the lock, whichever
-// ends first: it has the values and the deadline of ctx, and ends, with the cause, when
-// ctx does or when Context does. If the lock may not be relied on by the clock as With
-// is called, it has ended already. sequencer.FromContext finds the lock's sequencer in
-// it. Call the function when the work has ended: it frees what the context takes, as
-// that of context.WithCancel does, and releases nothing.
+// With returns a context for work that should end with ctx or with the lock. It has the values and the
+// deadline of ctx, and ends, with the cause, when ctx or Context does, or at once if the lock is unreliable
+// by the clock. sequencer.FromContext finds the lock's sequencer in it. Call the function when the work has
+// ended: like that of context.WithCancel it frees resources, and releases nothing.
 func (l *Lock) With(ctx context.Context) (context.Context, context.CancelFunc) {
 	//mutant: within, cancel := context.WithCancelCause(ctx)
 	within, cancel := context.WithCancelCause(sequencer.NewContext(ctx, l))
@@ -90,15 +82,15 @@ func (l *Lock) With(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within, func() { stop(); cancel(nil) }
 }
 
-// Sequencer returns the sequencer of the lock: send it with every request to the
-// servers that the lock protects, and let them check it (Chubby §2.4).
+// Sequencer returns the sequencer of the lock: send it with every request to the servers that the lock
+// protects, and let them check it (Chubby §2.4).
 func (l *Lock) Sequencer() sequencer.Sequencer {
 	l.seq.read.Store(true)
 	return l.seq.Sequencer
 }
 
-// Token returns the fencing token of the lock: the generation in its sequencer, which
-// grows each time the lock becomes held.
+// Token returns the fencing token of the lock: the generation in its sequencer, which grows each time the
+// lock becomes held.
 func (l *Lock) Token() uint64 { return l.Sequencer().Token() }
 
 // Mode returns the mode the lock is held in.
@@ -107,10 +99,8 @@ func (l *Lock) Mode() api.LockMode { return l.terms.mode }
 // Path returns the path of the lock's node.
 func (l *Lock) Path() string { return l.handle.path }
 
-// ExclusiveUntil returns for how long from now nobody else can hold the lock in a
-// conflicting mode, even if the lease is never extended again: what is left of lease
-// and lock-delay. Work that has not stopped by then may run beside that of the next
-// holder. It is 0 once the lock was taken away or given up.
+// ExclusiveUntil returns how long from now no other session can hold the lock in a conflicting mode, even
+// without an extension: the rest of lease and lock-delay. It is 0 once the lock was taken away or given up.
 func (l *Lock) ExclusiveUntil() time.Duration {
 	l.mu.Lock()
 	lost := l.takenError != nil || l.givenUp
@@ -121,15 +111,14 @@ func (l *Lock) ExclusiveUntil() time.Duration {
 	return l.handle.client.session.exclusiveFor(l.handle.delay)
 }
 
-// Err checks the clock, and returns why the lock may not be relied on any more, nil
-// while it may.
+// Err checks the clock, and returns why the lock is unreliable, or nil.
 func (l *Lock) Err() error {
 	l.handle.client.State()
 	return context.Cause(l.ctx)
 }
 
-// markTaken notes that the cell has taken the lock away. It returns false if that was
-// known before, or the owner has given the lock up.
+// markTaken records that the cell has taken the lock away. It returns false if that was known, or the owner
+// has given the lock up.
 func (l *Lock) markTaken(explanation string) bool {
 	l.mu.Lock()
 	if l.takenError != nil || l.givenUp {
@@ -148,8 +137,8 @@ func (l *Lock) markTaken(explanation string) bool {
 	return true
 }
 
-// giveUp notes that the owner has given the lock up. It returns whether this is the
-// first call, and why the cell had taken the lock away before, if it had.
+// giveUp records that the owner has given the lock up. It returns whether this is the first call, and why the
+// cell had taken the lock away before, if so.
 func (l *Lock) giveUp(explanation string) (first bool, taken *api.Error) {
 	l.mu.Lock()
 	first, l.givenUp = !l.givenUp, true
@@ -163,9 +152,8 @@ func (l *Lock) giveUp(explanation string) (first bool, taken *api.Error) {
 	return first, taken
 }
 
-// markReleased notes that the work under the lock has stopped, as its owner says.
-// Nothing else may close released, because the loss of the lock may then be
-// acknowledged.
+// markReleased records the owner's word that the work under the lock has stopped. Only it may close released,
+// which allows the client to acknowledge a loss.
 func (l *Lock) markReleased() {
 	l.mu.Lock()
 	if l.isReleased() {
@@ -179,7 +167,6 @@ func (l *Lock) markReleased() {
 	c.cfg.Meter.released(l.terms.mode, c.cfg.Clock, since)
 }
 
-// isReleased reports whether markReleased was called.
 func (l *Lock) isReleased() bool {
 	select {
 	case <-l.released:
@@ -189,7 +176,7 @@ func (l *Lock) isReleased() bool {
 	}
 }
 
-// markHeld notes that the lock is about to be returned to its owner.
+// markHeld notes the moment before the owner gets the lock.
 func (l *Lock) markHeld() {
 	c := l.handle.client.cell
 	if c.cfg.Meter == nil {
@@ -200,21 +187,19 @@ func (l *Lock) markHeld() {
 	l.heldSince = c.cfg.Clock()
 }
 
-// Release gives the lock up; its context is cancelled first. Nil means that the lock
-// was held until now. LockLost says that it had been taken away before, and
-// SessionExpired that it was lost with its session. Call Release in these cases too:
-// it says that the work under the lock has stopped, for which others may wait. If ctx
-// has been cancelled, also before the call, Release has CleanupTime more (see
-// CleanupContext). If there is no answer by then, it returns Uncertain, and the lock
-// is released in the background. Later calls do nothing. Of a lock that Client.Acquire
-// has returned, it also closes the handle.
+// Release cancels the lock's context, then gives the lock up. Nil means that the lock was held until now.
+// LockLost says that it had been taken away, and SessionExpired that it was lost with its session. Call
+// Release in these cases too: it says that the work under the lock has stopped, for which others may wait. If
+// ctx has been cancelled, also before the call, Release has CleanupTime more (see CleanupContext). Without an
+// answer it returns Uncertain, and goes on in the background. Later calls do nothing. For a lock from
+// Client.Acquire, it also closes the handle.
 func (l *Lock) Release(ctx context.Context) error {
 	if !l.terms.ownsHandle {
 		return l.release(ctx)
 	}
 	ctx, cancel := l.handle.client.CleanupContext(ctx) // one for both
 	defer cancel()
-	err := l.release(ctx) // by itself, since Close does not say whether the lock was held until now
+	err := l.release(ctx) // separate, as Close does not say whether the lock was held until now
 	if closing := l.handle.Close(ctx); err == nil {
 		err = closing
 	}
@@ -241,7 +226,7 @@ func (l *Lock) release(ctx context.Context) error {
 		}})
 	switch {
 	case taken != nil:
-		return withOperation(taken, "release", h.path) // whatever the cell answers: it may not know the lock any more
+		return withOperation(taken, "release", h.path) // whatever the answer: the cell may not know the lock any more
 	case errors.Is(err, api.NotHeld):
 		return &api.Error{Code: api.LockLost, Op: "release", Path: h.path, Message: "the lock had been lost before it was released", Err: err}
 	}

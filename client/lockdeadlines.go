@@ -8,16 +8,14 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// lockDeadline returns when a lock's context ends if no grant comes before; mu is
-// held.
+// lockDeadline returns when a lock's context ends without another grant; mu is held.
 func (s *sessionState) lockDeadline(l *Lock) session.Instant {
 	delay := l.handle.delay
 	return s.local.FreeAt(delay).Add(-Margin(s.local.Lease(), delay))
 }
 
-// nextLockDeadline returns the earliest deadline of a lock, and whether there is one;
-// mu is held. All locks depend on the same lease, so of two locks the one with the
-// shorter lock-delay is due first, whatever grants come.
+// nextLockDeadline returns the earliest deadline of a lock, if any; mu is held. All locks depend on the same
+// lease, so the lock with the shorter lock-delay is due first, whatever grants come.
 func (s *sessionState) nextLockDeadline() (session.Instant, bool) {
 	l, _, ok := s.locks.Next()
 	if !ok {
@@ -26,7 +24,7 @@ func (s *sessionState) nextLockDeadline() (session.Instant, bool) {
 	return s.lockDeadline(l), true
 }
 
-// endDueLocks ends the contexts of the locks whose deadlines have passed; mu is held.
+// endDueLocks ends the contexts of locks after their deadlines; mu is held.
 func (s *sessionState) endDueLocks(now session.Instant) {
 	for {
 		l, _, ok := s.locks.Next()
@@ -43,9 +41,8 @@ func (s *sessionState) endDueLocks(now session.Instant) {
 	}
 }
 
-// trackLock has the lock's context end at the lock's deadline. If that has passed
-// already, because the grant took long to arrive, trackLock waits until the lease is
-// extended.
+// trackLock makes the lock's context end at the lock's deadline. After the deadline it waits for an extension
+// of the lease.
 func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	for {
 		s.mu.Lock()
@@ -69,15 +66,14 @@ func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	}
 }
 
-// untrackLock undoes trackLock.
 func (s *sessionState) untrackLock(l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.locks.Drop(l)
 }
 
-// exclusiveFor returns how long nobody else can hold a lock of this session with
-// that lock-delay; 0 if the cell has ended the session.
+// exclusiveFor returns how long no other session can hold a lock of this one with that lock-delay; 0 if the
+// cell has ended the session.
 func (s *sessionState) exclusiveFor(delay time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

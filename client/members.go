@@ -10,37 +10,39 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// MemberChange is a change of the replicas of a cell: one is added, one removed, or both, and then the second
-// leaves when the first has joined.
+// MemberChange is a change of the replicas of a cell: one is added, one removed, or both; then the second
+// leaves after the first has joined.
 type MemberChange struct {
-	Add    string // the id of a replica that waits to be added; no replica of the cell has ever had it
-	Raft   string // the host:port at which the others reach it
+	Add    string // id of a replica that waits to be added; no replica of the cell ever had it
+	Raft   string // host:port for the other replicas
 	Remove string // the id of a replica of the cell
-	Keep   string // alone: the id of a replica that is leaving, which is to stay
-	Spare  bool   // Add stands by, and takes the place of a replica that is dead for long (chubbyd's replace-after); nothing is removed
+	Keep   string // alone: id of a leaving replica, which should stay
+	Spare  bool   // Add stands by to replace a replica that is dead for long (chubbyd's replace-after); nothing is removed
 }
 
-// SpareMember is the phase of a replica that stands by. It is none of the cell's yet: it has nothing, and serves nobody.
+// SpareMember is the phase of a standby replica. It is not yet part of the cell: it has no data, and serves
+// no client.
 const SpareMember = "spare"
 
-// membersPoll is the time between two questions how far a change has come.
 const membersPoll = 250 * time.Millisecond
 
 const changeMembers = "change the members"
 
-// ChangeMembers changes the replicas of the cell, as an operator's act. One change is under way at a time. The master takes its
-// steps: a replica is added without a vote, is given a vote when it holds the log, and only then the one that it replaces leaves; another
-// master goes on where one has stopped. A replica that is still joining may be removed, which ends the change, and one that is still
-// leaving may be kept.
+// ChangeMembers changes the replicas of the cell, as an operator's act. One change runs at a time. The master
+// adds a replica without a vote, gives it a vote when it holds the log, and only then removes the replaced
+// one; after a fail-over the next master continues. A joining replica may be removed, which ends the change,
+// and a leaving one may be kept.
 //
-// A replica is not removed, nor replaced, if too few of those that would stay answer: then InvalidArgument is the error.
+// If too few of the remaining replicas answer, the error is InvalidArgument, and no replica is removed or
+// replaced.
 //
-// With progress it returns when the change is complete, and calls progress with the cell's replicas until then, the last time with how they
-// are afterwards. If another operator takes the change back meanwhile, so that the replicas are not as was asked for, the error is
-// Cancelled. Without progress, or when ctx ends, the change goes on: Cell.Members says how far it has come.
+// With progress it returns when the change is complete, and meanwhile calls progress with the cell's
+// replicas, the last time with the result. If another operator takes the change back, the error is Cancelled.
+// Without progress, or when ctx ends, the change goes on: Cell.Members shows its state.
 //
-// The other errors are PermissionDenied; Unavailable if the replica does not wait to be added at its address, or another change is under
-// way; Exists for an id or an address that is used; NotFound for one that is no replica; InvalidArgument; and those of every change.
+// The other errors are PermissionDenied; Unavailable if the replica does not wait to be added at its address,
+// or another change is running; Exists for a used id or address; NotFound for an id of no replica;
+// InvalidArgument; and those of every change.
 func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
 	err := c.mutate(ctx, mutation{op: changeMembers, path: rootPath(c.cell.cfg), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove, Spare: change.Spare, Keep: change.Keep})
@@ -52,7 +54,7 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 	return AwaitMembers(ctx, c, change, progress)
 }
 
-// AwaitMembers waits for the end of a change that ChangeMembers has begun without progress, as ChangeMembers does with progress.
+// AwaitMembers waits for the end of a change begun without progress, as ChangeMembers does with progress.
 func AwaitMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
 	for {
 		var now []Member
@@ -76,8 +78,8 @@ func AwaitMembers(ctx context.Context, c *Client, change MemberChange, progress 
 	}
 }
 
-// settled reports whether a change is complete, by the replicas that the cell has now. It looks at those that the change names alone, since
-// the next change may have begun. It returns an error if the change was taken back.
+// settled reports whether a change is complete, by the cell's present replicas. It looks only at those of the
+// change, since the next may have begun. It returns an error if the change was taken back.
 func (change MemberChange) settled(now []Member) (bool, error) {
 	there := map[string]bool{}
 	for _, m := range now {
@@ -97,12 +99,10 @@ func (change MemberChange) settled(now []Member) (bool, error) {
 	return true, nil
 }
 
-// takenBack is the error of a change that another operator has taken back.
 func takenBack(id, what string) error {
 	return &api.Error{Code: api.Cancelled, Op: changeMembers, Message: fmt.Sprintf("another operator took the change back: replica %s %s", id, what)}
 }
 
-// membersOf decodes a list of members.
 func membersOf(reply *chubbypb.MembersReply) (list []Member) {
 	for _, m := range reply.GetMembers() {
 		list = append(list, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter(), Phase: m.GetPhase(), Waits: m.GetWaits()})

@@ -7,30 +7,27 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Meter is told what sessions, calls, locks and connections of a Cell have done, so that a
-// program can have metrics of its sessions. Package clientprom has one for Prometheus. What is
-// not told here can be read when it is needed: see Client.Stats.
+// Meter hears of the work of sessions, calls, locks and connections of a Cell, for a program's metrics.
+// Package clientprom has one for Prometheus. Client.Stats has the rest.
 //
-// Any function may be nil. They are called from many goroutines, also of calls that the
-// library makes by itself, and the call waits for them: so they must be quick, and may call
-// nothing of this package but what reads (Stats, State, Left, Err). No mutex of this package
-// is held meanwhile. Times are measured by Config.Clock. A Meter that is missing costs nothing.
+// Any function may be nil. Many goroutines call them, also for the library's own calls, and wait for them: so
+// they must be quick, and may call only what reads in this package (Stats, State, Left, Err). No mutex of
+// this package is held meanwhile. Config.Clock measures the times. A missing Meter costs nothing.
 type Meter struct {
 	// Opened is called when a session was opened, and Closed when Client.Close has closed it; until then the
-	// session may be lost, but can be asked.
+	// session may be lost, but answers.
 	Opened, Closed func(*Client)
-	// Called is called when a call has ended, whether its answer was success (api.OK) or not. op is what was
-	// tried, in the words of errors (api.Error.Op), of which there are few dozen. took is the time of all attempts,
-	// with the pauses between them, of a call that a cache has not answered; of "acquire" it is the wait for the lock, too.
-	// KeepAlives are not among the calls.
+	// Called is called when a call has ended, with success (api.OK) or not. op is the operation, in the few
+	// dozen words of errors (api.Error.Op). took is the time of all attempts of a call that no cache has
+	// answered, with the pauses; for "acquire" it includes the wait for the lock. KeepAlives do not count.
 	Called func(op string, code api.Code, took time.Duration)
-	// Acquired is called when Acquire returns a lock, after a wait, also for one that was kept (OpenOptions.CacheLock).
+	// Acquired is called when Acquire returns a lock, after a wait, also for a kept one
+	// (OpenOptions.CacheLock).
 	Acquired func(mode api.LockMode, waited time.Duration)
-	// Released is called when the owner of a lock has released it, by Release, or by Close of the handle or the client,
-	// also if the lock had been lost before. held is the time since the lock was returned.
+	// Released is called when the owner has released a lock, by Release, or by Close of the handle or the
+	// client, also after a loss. held is the time since the lock was returned.
 	Released func(mode api.LockMode, held time.Duration)
-	// Connected is called when there is a connection to a replica. again says that it takes the place of one that
-	// has ended.
+	// Connected is called for each connection to a replica. again: it replaces an ended one.
 	Connected func(again bool)
 }
 
@@ -52,7 +49,7 @@ func (m *Meter) connected(again bool) {
 	}
 }
 
-// start reads the clock for what is measured; 0 if nothing is.
+// start reads the clock for a measurement; 0 without one.
 func (m *Meter) start(clock session.Clock) session.Instant {
 	if m == nil {
 		return 0

@@ -8,37 +8,33 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// mutation is one request that changes replicated state. It takes effect at most
-// once, however often it is sent: every attempt carries the same number.
+// mutation is one request that changes replicated state, at most once: every attempt carries the same number.
 type mutation struct {
 	op, path  string
 	noTimeout bool                // as in call
 	size      int                 // as in call
-	onNumber  func(number uint64) // called with the number before the first attempt; may be nil
+	onNumber  func(number uint64) // called with the number before the first attempt, or nil
 	send      sender
-	// touches are the nodes that the request may change. fetch is the read that is part
-	// of the request, or nil. effectOf returns what a request that has succeeded has
-	// changed; nil stands for effectAny.
+	// touches are the nodes that the request may change. fetch is the read that is part of the request, or
+	// nil. effectOf returns the changes of a successful request; nil stands for effectAny.
 	touches  []api.Name
 	fetch    *fetch
 	effectOf func() changeEffect
-	// settle is called by the janitor if the request was abandoned. It makes sure that
-	// the request was undone, or will never take effect, and finishes the number. nil
-	// withdraws the request.
+	// settle is called by the janitor for an abandoned request. It undoes or prevents the effect, and
+	// finishes the number. nil withdraws the request.
 	settle func(ctx context.Context, number uint64)
-	// undone reports whether a request that was abandoned leaves nothing, whatever becomes of it: settle undoes it. Its
-	// error is that of the call then, which says that there was no answer, or what the answer was. nil is never.
+	// undone reports whether settle undoes an abandoned request completely. The call then returns that error
+	// itself: no answer came, or a refusal. nil is never.
 	undone func(err error) bool
-	// mustComplete says that the request gives something back, and that the janitor is to
-	// carry it through if it was abandoned, even before it was sent.
+	// mustComplete says that the request gives something back: the janitor completes it if abandoned, even
+	// unsent.
 	mustComplete bool
 }
 
-// sender sends a mutation once.
 type sender func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error
 
-// mutate sends a mutation until it has an answer, ctx ends, or the session is gone.
-// If ctx ends first, the janitor takes over.
+// mutate sends a mutation until it has an answer, ctx ends, or the session is gone. If ctx ends first, the
+// janitor takes over.
 func (c *Client) mutate(ctx context.Context, m mutation) error {
 	number, err := c.beginMutation(ctx, m)
 	if err != nil {
@@ -91,7 +87,6 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	return m.uncertainError(err)
 }
 
-// class returns the class of the call.
 func (m mutation) class() callClass {
 	switch {
 	case m.noTimeout:
@@ -102,13 +97,12 @@ func (m mutation) class() callClass {
 	return classChange
 }
 
-// lasts reports whether what the mutation does outlives the session; what does not, a
-// handle or a lock, is settled in a way of its own if it was abandoned.
+// lasts reports whether the mutation's effect outlives the session. Others, of handles and locks, are settled
+// in their own way.
 func (m mutation) lasts() bool { return m.settle == nil || len(m.touches) > 0 }
 
-// notDoneError is the error of a mutation that was abandoned before it was sent, or
-// whose attempts were all refused for the time being. One that must complete goes to
-// the janitor.
+// notDoneError is the error of a mutation abandoned before it was sent, or with all attempts refused for now.
+// The janitor gets one that must complete.
 func (m mutation) notDoneError(c *Client, err error) error {
 	if !m.mustComplete || c.session.ended.Err() != nil {
 		return err
@@ -117,9 +111,8 @@ func (m mutation) notDoneError(c *Client, err error) error {
 	return m.uncertainError(err)
 }
 
-// effect returns what a mutation has changed that ended with err after so many
-// attempts. A refusal of a later attempt, such as HandleClosed, says nothing of an
-// earlier attempt whose answer was lost.
+// effect returns the changes of a mutation that ended with err after so many attempts. A later attempt's
+// error, such as HandleClosed, says nothing of an earlier, unanswered one.
 func (m mutation) effect(attempts int, err error) changeEffect {
 	switch {
 	case err != nil && attempts == 1:
@@ -130,9 +123,8 @@ func (m mutation) effect(attempts int, err error) changeEffect {
 	return effectAny
 }
 
-// beginMutation waits until the mutation may have a number, and returns the number.
 func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) {
-	if c.janitor.isSettled() { // most have nothing to wait for, and need no context for that
+	if c.janitor.isSettled() { // usually: no wait, and so no context for it
 		if number, _, err := c.numbers.tryAllocate(m.class()); number != 0 || err != nil {
 			return number, err
 		}
@@ -153,7 +145,6 @@ func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) 
 		errors.New("nothing was sent, because earlier requests are without an answer"))
 }
 
-// uncertainError is the error of a mutation that was abandoned without an answer.
 func (m mutation) uncertainError(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code == api.SessionExpired {
@@ -169,8 +160,8 @@ func (m mutation) uncertainError(err error) error {
 	return &own
 }
 
-// withdraw makes sure that a request never takes effect, if it has not yet. The reply
-// says which, and carries the grant of a lock. The number stays outstanding.
+// withdraw ensures that a request without an effect never has one. The reply says which, with a lock's grant.
+// The number stays outstanding.
 func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
 	var reply *chubbypb.CancelReply
 	_, err := c.cell.dispatcher.dispatch(ctx, call{
@@ -189,8 +180,7 @@ func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (
 	return reply, err
 }
 
-// sendUntilAnswered sends an abandoned mutation until it has an answer, and finishes
-// its number.
+// sendUntilAnswered sends an abandoned mutation until it has an answer, and finishes its number.
 func (c *Client) sendUntilAnswered(ctx context.Context, op, path string, number uint64, class callClass, send sender) error {
 	defer c.numbers.finish(number)
 	_, err := c.cell.dispatcher.dispatch(ctx, call{
@@ -208,18 +198,14 @@ func (c *Client) sendUntilAnswered(ctx context.Context, op, path string, number 
 	return err
 }
 
-// logAbandoned logs that an abandoned request ended with an error: the cell has
-// refused it, or the session is gone, and everything with it.
 func (c *Client) logAbandoned(ctx context.Context, err error, op, path string, number uint64) {
 	c.cfg.Logger.DebugContext(ctx, "an abandoned request came to an error", "op", op, "path", path, "number", number, "error", err)
 }
 
-// read makes a call that changes nothing.
 func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
 	return c.readIn(ctx, classRead, op, path, attempt)
 }
 
-// readIn makes a call of that class that changes nothing.
 func (c *Client) readIn(ctx context.Context, class callClass, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, class: class, attempt: attempt})
 	return err

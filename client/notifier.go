@@ -5,29 +5,26 @@ import (
 	"sync"
 )
 
-// maxNotices is how many notices of each kind may wait. Sessions change state once in
-// a lease at most, so OnState has then not returned for many minutes.
+// maxNotices limits the waiting notices of each kind: OnState has then been running for many minutes.
 const maxNotices = 64
 
-// notifier calls the logger and OnState, in order, while no mutex is held. It is a
-// queue and not a channel, so that nothing waits for a slow logger or OnState.
+// notifier calls the logger and OnState, in order, without a mutex. It is a queue, not a channel, so that
+// nothing waits for a slow logger or OnState.
 type notifier struct {
-	wake chan struct{} // capacity 1: there is something in the queue
+	wake chan struct{} // capacity 1: the queue has work
 
-	mu    sync.Mutex // guards queue; no other mutex is taken while it is held
+	mu    sync.Mutex // guards queue; take no mutex under it
 	queue []notice
 }
 
-// notice is one call that is to be made.
 type notice struct {
 	call     func()
-	isChange bool // it reports a change of the session's state; else it writes a line of the log
+	isChange bool // it reports a session's state; else it writes a log line
 }
 
 func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
 
-// enqueueLog queues a call that writes a line of the log. If too many wait, the
-// oldest line is dropped.
+// enqueueLog queues a log line. If too many wait, the oldest is dropped.
 func (n *notifier) enqueueLog(f func()) {
 	n.mu.Lock()
 	n.makeRoom(false, func(list []int) int { return list[0] })
@@ -36,9 +33,8 @@ func (n *notifier) enqueueLog(f func()) {
 	n.wakeUp()
 }
 
-// enqueueChange queues a call that reports a change of the session's state. If too
-// many wait, it takes the place of the newest of them: so the last that is reported
-// is the state in which the session is, however many changes and lines wait.
+// enqueueChange queues a report of the session's state. If too many wait, it replaces the newest: so the last
+// report is the session's state.
 func (n *notifier) enqueueChange(f func()) {
 	n.mu.Lock()
 	n.makeRoom(true, func(list []int) int { return list[len(list)-1] })
@@ -47,8 +43,7 @@ func (n *notifier) enqueueChange(f func()) {
 	n.wakeUp()
 }
 
-// makeRoom drops one of the notices of that kind if too many wait: the one that which
-// chooses, from their indices; mu is held.
+// makeRoom drops one notice of that kind if too many wait: which chooses it from their indices; mu is held.
 func (n *notifier) makeRoom(change bool, which func(list []int) int) {
 	var list []int
 	for i, one := range n.queue {
@@ -69,7 +64,6 @@ func (n *notifier) wakeUp() {
 	}
 }
 
-// deliverAll delivers notices until stop is closed, and then those that still wait.
 func (n *notifier) deliverAll(stop <-chan struct{}) {
 	for stopped := false; !stopped; {
 		select {
@@ -82,7 +76,6 @@ func (n *notifier) deliverAll(stop <-chan struct{}) {
 	}
 }
 
-// deliver delivers the notices that wait.
 func (n *notifier) deliver() {
 	n.mu.Lock()
 	queue := n.queue

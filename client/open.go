@@ -9,10 +9,9 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Open opens a node, and creates it first if the options say so. If ctx ends before
-// an answer, the handle is closed in the background, if it was opened. The error is then
-// Uncertain if the options have Create, as the node may have been created, and else, as
-// nothing is left of it, Unavailable or Cancelled, as that of a read.
+// Open opens a node, and creates it first if the options say so. If ctx ends before an answer, an opened
+// handle is closed in the background. With Create the error is then Uncertain, as the node may have been
+// created; otherwise nothing remains, and it is a read's, Unavailable or Cancelled.
 func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
 	p, err := c.cell.parsePath("open", path)
 	if err != nil {
@@ -30,7 +29,6 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	return openAtCell(ctx, c, opts.wireRequest(p), func() *Handle { return newHandle(c, p, opts) })
 }
 
-// openAtCell opens a node by sendOpen, and again if that may succeed then; anew makes the handle.
 func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, anew func() *Handle) (*Handle, error) {
 	h, gone, err := c.sendOpen(ctx, anew(), request)
 	for opened := 1; gone && opened < maxReopen; opened++ {
@@ -42,10 +40,9 @@ func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, a
 	return h, err
 }
 
-// Open opens a node below a directory, whose handle h is (Chubby §2.6). name has one
-// component or several, joined by slashes. The node is looked up in the instance of
-// the directory to which h is bound. The cell is asked each time; only Client.Open
-// uses the cache.
+// Open opens a node below a directory, whose handle h is (Chubby §2.6). name has one or several components,
+// joined by slashes. The cell looks the node up in the directory instance of h. Open always asks the cell;
+// only Client.Open uses the cache.
 func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Handle, error) {
 	p, err := api.ParsePath(h.path + "/" + name)
 	if err != nil {
@@ -69,8 +66,8 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	return below, h.poisonedError("open", err)
 }
 
-// sendOpen opens h, which is new, at the cell. gone says that an attempt whose answer was lost has opened a node that was
-// there, and that somebody has deleted it since: so another Open says what is there now, or creates it.
+// sendOpen opens h, which is new, at the cell. gone: an attempt without an answer opened an existing node,
+// which was deleted since; so another Open reports the present state, or creates the node.
 func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (opened *Handle, gone bool, err error) {
 	attempts := 0
 	var reply *chubbypb.OpenReply
@@ -84,15 +81,16 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	f := c.cache.beginFetch(h.name)
 	defer c.cache.endFetch(f)
 	m := mutation{op: "open", path: h.path, send: send, size: len(request.GetContents()),
-		// Events about the handle may arrive before the answer to the Open.
+		// Events of the handle may arrive before the answer to the Open.
 		onNumber: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
 		settle: func(ctx context.Context, number uint64) {
 			c.settleOpen(ctx, h.path, number, request)
 		}}
 	if request.GetCreate() == chubbypb.Create_CREATE_MUST_EXIST {
-		m.undone = func(error) bool { return true } // all that there is of it is the handle
+		m.undone = func(error) bool { return true } // only the handle remains
 	} else {
-		// What has created a node is answered by the log, again and again; only what has found one is refused so.
+		// The log repeats the answer of an Open that created a node; only one that found a node is refused
+		// so.
 		m.undone = func(err error) bool {
 			return request.GetCreate() == chubbypb.Create_CREATE_MAY && api.CodeOf(err) == api.HandleClosed
 		}
@@ -117,12 +115,11 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	h.token, h.knownInEpoch = reply.GetHandle(), epoch
 	h.mu.Unlock()
 	if h.watches && c.Epoch() != epoch {
-		c.auditor.requestAudit() // another master took over meanwhile, and all handles but this may have been presented to it
+		c.auditor.requestAudit() // another master took over meanwhile, and may know all handles except this
 	}
 	return h, false, nil
 }
 
-// openRequestFor returns the request as one attempt sends it.
 func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mutation) *chubbypb.OpenRequest {
 	return &chubbypb.OpenRequest{
 		Caller:      caller,
@@ -144,14 +141,12 @@ func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *c
 	}
 }
 
-// maxSmallOpen is how many bytes of contents an Open may carry over the control
-// connection. On a network of 1 Mbit/s the cleanup calls, maxCleanupCalls at a time,
-// delay a KeepAlive by little more than a second, and by four if all of the paths and
-// lists are as long as they may be.
+// maxSmallOpen limits the bytes of contents in an Open over the control connection. At 1 Mbit/s the cleanup
+// calls, maxCleanupCalls at a time, delay a KeepAlive by little more than a second, and by four with paths
+// and lists of maximum length.
 const maxSmallOpen = 1 << 10
 
-// settleOpen settles an Open that was abandoned: it is withdrawn, or, if it was done,
-// its answer is asked for again, and the handle in it closed.
+// settleOpen settles an abandoned Open: it withdraws it, or closes the opened handle.
 func (c *Client) settleOpen(ctx context.Context, path string, number uint64, request *chubbypb.OpenRequest) {
 	withdrawn, err := c.withdraw(ctx, "open", path, number)
 	if err != nil || withdrawn.GetCancelled() {
@@ -169,7 +164,7 @@ func (c *Client) settleOpen(ctx context.Context, path string, number uint64, req
 		return err
 	})
 	if err != nil {
-		return // it was done, and failed
+		return // done, and failed
 	}
 	_ = c.sendUntilAnswered(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closeSender(handle))
 }

@@ -8,11 +8,10 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// An Open has no room for a condition of its own. But one that is relative to a directory is conditional on the
-// sequencer that the handle of the directory is bound to (SetSequencer), in the entry of the log that creates the node.
-// So OpenOptions.IfSequencer makes a token of the directory that is bound to that sequencer, for this Open alone.
+// An Open has no room for its own condition. But an Open relative to a directory depends on the sequencer
+// bound to the directory's handle (SetSequencer), in the log entry that creates the node. So
+// OpenOptions.IfSequencer binds a token of the directory, for this Open alone.
 
-// openBelowParent is Open relative to the directory of the node.
 func openBelowParent(ctx context.Context, c *Client, p api.Path, opts OpenOptions) (h *Handle, err error) {
 	parent := OpenOptions{Write: true, Kind: api.Directory}
 	err = visit(ctx, c, p.Parent().String(), parent, func(dir *Handle) (err error) {
@@ -22,7 +21,7 @@ func openBelowParent(ctx context.Context, c *Client, p api.Path, opts OpenOption
 	return h, err
 }
 
-// tokenFor returns the token that names the handle in an Open of what is below it: bound to s, unless s is nil.
+// tokenFor returns the handle's token for an Open below it: bound to s, unless s is nil.
 func tokenFor(ctx context.Context, h *Handle, s *sequencer.Sequencer) ([]byte, error) {
 	if s == nil {
 		return h.currentToken(), nil
@@ -32,8 +31,8 @@ func tokenFor(ctx context.Context, h *Handle, s *sequencer.Sequencer) ([]byte, e
 	return bound, err
 }
 
-// bindAtCell returns the token of the handle, and a token of it that is bound to a sequencer, too; BadSequencer if that is
-// not valid. What the handle is bound to does not change.
+// bindAtCell returns the token of the handle, and one also bound to a sequencer; BadSequencer if that is
+// invalid. The handle's own binding does not change.
 func bindAtCell(ctx context.Context, h *Handle, s sequencer.Sequencer) (before, after []byte, err error) {
 	err = h.readCall(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
 		reply, err := t.data.chubby.SetSequencer(ctx, &chubbypb.SetSequencerRequest{Caller: caller, Handle: token, Sequencer: s.String()})

@@ -10,19 +10,17 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Creation says whether Open creates the node: what it does if there is no node of that
-// name, and if there is one.
+// Creation says whether Open creates the node: if it is absent, and if it exists.
 type Creation uint8
 
 const (
-	Existing     Creation = 0 // do not create: an absent node is NotFound
-	File         Creation = 1 // create a file if the node is absent
-	Directory    Creation = 2 // create a directory if the node is absent
-	NewFile      Creation = 3 // create a file; a node of that name is Exists
-	NewDirectory Creation = 4 // create a directory; a node of that name is Exists
+	Existing     Creation = 0 // create nothing: an absent node is NotFound
+	File         Creation = 1 // create an absent file
+	Directory    Creation = 2 // create an absent directory
+	NewFile      Creation = 3 // create a file; an existing node is Exists
+	NewDirectory Creation = 4 // create a directory; an existing node is Exists
 )
 
-// toWire returns how a request says it; kind is that of an existing node.
 func (c Creation) toWire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
 	switch c {
 	case Existing:
@@ -39,57 +37,52 @@ func (c Creation) toWire(kind api.Kind) (create api.Create, created api.Kind, ok
 	return 0, 0, false
 }
 
-// OpenOptions says for what a handle is opened: Read, Write or ChangeACL, at least
-// one. The node's ACLs are checked for these rights when it is opened.
+// OpenOptions says what a handle is for: Read, Write or ChangeACL, at least one. Open checks the node's ACLs
+// for these rights.
 type OpenOptions struct {
 	Read      bool // to read contents, metadata and listings
 	Write     bool // to write contents, delete, and acquire the lock in either mode (Chubby §2.4)
 	ChangeACL bool // to change the ACL names
 
-	// Events are the kinds of events that Next and Events return (Chubby §2.5). They must
-	// be Subscribable, and those about contents and children need Read.
+	// Events are the kinds of events that Next and Events return (Chubby §2.5). They must be Subscribable,
+	// and those about contents and children need Read.
 	Events []api.EventKind
 
-	// LockDelay is for how long nobody gets a lock that was held through this handle when
-	// its session failed (Chubby §2.4): 0 to api.MaxLockDelay. Zero means zero;
-	// api.DefaultLockDelay is a good choice where the servers that the lock protects do
-	// not check sequencers.
+	// LockDelay blocks a lock held through this handle after its session failed (Chubby §2.4): 0 to
+	// api.MaxLockDelay. Zero means zero; api.DefaultLockDelay is good where the protected servers do not
+	// check sequencers.
 	LockDelay time.Duration
 
-	// CacheLock has a lock that is released through this handle stay with it (Chubby §2.7),
-	// so that the next Acquire through it makes no call, and takes about a microsecond. It
-	// is given back when another asks for it, when nobody has used it for five seconds, and
-	// when the handle is closed; after jeopardy and a fail-over it is not used again. Those
-	// who wait get it before this handle does again, and TryAcquire of others gets it unless
-	// it is in use, and so does Delete. For the cell, and for whoever asks, the lock is held all the time, and
-	// with one token: guards tell one use of it from the next as little as two threads of
-	// one process. Release asks nobody then: nil says that no loss was heard of, and after
-	// BreakLock with now another may have had the lock. An Acquire in another mode, or for
-	// another Reason, makes a call as ever. It needs Write.
+	// CacheLock keeps a lock after its release with this handle (Chubby §2.7), so that the next Acquire makes
+	// no call, and takes about a microsecond. The lock is given back when another asks for it, after five
+	// unused seconds, and when the handle is closed; after jeopardy and a fail-over it is not reused. Waiters
+	// get it before this handle does again; others' TryAcquire and Delete get it unless it is in use. For the
+	// cell and other clients, the lock is held all the time, with one token: guards cannot separate its uses,
+	// as with two threads of one process. Release makes no call then: nil says that no loss was reported, and
+	// after BreakLock with now another may have had the lock. An Acquire in another mode, or for another
+	// Reason, makes a call. CacheLock needs Write.
 	CacheLock bool
 
-	// NoCache has every read through this handle ask the cell, as Config.NoCache has all of a
-	// session: no writer ever waits for this reader, and Stat shows the generation of the lock.
-	// It is for a file that changes more often than this program reads it, such as a lock file
-	// into which others write, beside others that are worth caching. A master of v0.1.0 has
-	// writers wait for the reader all the same.
+	// NoCache makes every read through this handle ask the cell, as Config.NoCache does for a session: no
+	// writer waits for this reader, and Stat shows the generation of the lock. It is for a file that changes
+	// more often than this program reads it, such as a lock file that others write. With a master of v0.1.0
+	// writers wait all the same.
 	NoCache bool
 
-	// IfSequencer makes an Open with Create conditional: the sequencer must be valid at the moment
-	// at which the node is created, or found there, else it is BadSequencer, and nothing is created or opened
-	// (Chubby §2.4). The handle is not bound to it; see SetSequencer. A zero Sequencer is never valid. It takes up to
-	// three calls more, and the right to write the directory of the node, even if the node is there. Handle.Open
-	// depends on it in place of what the handle of the directory is bound to.
+	// IfSequencer makes an Open with Create conditional: the sequencer must be valid when the node is created
+	// or found, else the error is BadSequencer, and nothing is created or opened (Chubby §2.4). It does not
+	// bind the handle; see SetSequencer. A zero Sequencer is never valid. It takes up to three more calls,
+	// and the right to write the directory of the node, even if the node exists. Handle.Open depends on it
+	// instead of the binding of the directory's handle.
 	IfSequencer *sequencer.Sequencer
 
 	Create    Creation
-	Kind      api.Kind // with Existing: what the node must be; 0 accepts both kinds
-	Ephemeral bool     // the created node is deleted when nobody has it open any more
+	Kind      api.Kind // with Existing: required kind; 0 accepts both
+	Ephemeral bool     // delete the created node when its last handle closes
 	Contents  []byte   // of a created file
 	ACL       api.ACL  // of a created node; empty names are inherited
 }
 
-// validate checks the options.
 func (o OpenOptions) validate(p api.Path) error {
 	bad := func(format string, args ...any) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "open", Path: p.String(), Message: fmt.Sprintf(format, args...)}

@@ -8,11 +8,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// noReason is shown to the clients that are concerned when an operator has given no
-// reason.
 const noReason = "no reason given"
 
-// checkReason refuses a reason that is too long.
 func checkReason(reason, op, path string) error {
 	if len(reason) <= api.MaxReason {
 		return nil
@@ -21,13 +18,12 @@ func checkReason(reason, op, path string) error {
 		Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(reason), api.MaxReason)}
 }
 
-// EndSession ends another client's session, as an operator's act, for a reason of at
-// most api.MaxReason bytes, which the session's client is told. It returns once the
-// end has begun: sequencers of its locks are not valid any more, and its calls are
-// refused. The locks become free when their owner has released them, or lease and
-// lock-delays have passed (decision 10). The errors are SessionExpired if the
-// caller's own session is gone, NotFound if there is no such session, InvalidArgument
-// for the caller's own session, which Close ends, and PermissionDenied.
+// EndSession ends another client's session, as an operator's act, for a reason of at most api.MaxReason
+// bytes, which that client receives. It returns once the end has begun: the sequencers of its locks are
+// invalid, and its calls are refused. The locks become free when their owner has released them, or lease and
+// lock-delays have passed (decision 10). The errors are SessionExpired if the caller's own session is gone,
+// NotFound for an absent session, InvalidArgument for the caller's own, which Close ends, and
+// PermissionDenied.
 func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string) error {
 	op := "end session " + id.String()
 	switch id {
@@ -49,11 +45,10 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 		}})
 }
 
-// BreakLock takes the lock on a node away from its holders, as an operator's act, for
-// a reason of 1 to api.MaxReason bytes, which they are told. Their sequencers become
-// invalid at once; the lock is free when they have released it, or their lease and
-// lock-delay have passed (decision 10). With now it is free at once, and two clients
-// may then believe that they hold it.
+// BreakLock takes the lock on a node away from its holders, as an operator's act, for a reason of 1 to
+// api.MaxReason bytes, which they receive. Their sequencers become invalid at once; the lock is free when
+// they have released it, or their lease and lock-delay have passed (decision 10). With now it is free at
+// once, and two clients may then believe that they hold it.
 func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) error {
 	p, err := c.cell.parsePath("break the lock", path)
 	if err != nil {

@@ -8,24 +8,25 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Overview is what a cell does at one moment, as its master sees it.
+// Overview is a cell's work at one moment, as its master sees it.
 type Overview struct {
 	Epoch api.Epoch
-	Whole bool // the client may see everything: it is an operator, or the cell asks nobody who he is
+	Whole bool // the client may see everything: it is an operator, or the cell does not identify clients
 
-	// Backlog and Counts are zero unless Whole. Counts grow while one replica is the master of an epoch, and begin
-	// anew with another: to have rates, compare two of one epoch. They are "calls", and by method "call:Acquire" and so on;
-	// "commands" and "entries" of the Raft log; "grants" of locks that were waited for; "leases" extended; "sessions-begun" and
-	// "sessions-ended"; "invalidations" of clients' caches; "events-dropped".
+	// Backlog and Counts are zero unless Whole. Counts grow while one replica is the master of an epoch, and
+	// then begin anew: for rates, compare two of one epoch. They are "calls", and by method "call:Acquire"
+	// and so on; "commands" and "entries" of the Raft log; "grants" of locks after a wait; "leases" extended;
+	// "sessions-begun" and "sessions-ended"; "invalidations" of clients' caches; "events-dropped".
 	Backlog Backlog
 	Counts  map[string]uint64
 
-	Waits   []LockInfo // the locks that somebody has waited for longest, the longest first
-	Holdups []Holdup   // the changes that have waited for clients' caches longest, the longest first
+	Waits   []LockInfo // the locks with the longest waits, the longest first
+	Holdups []Holdup   // the changes with the longest waits for clients' caches, the longest first
 
 	MoreWaits, MoreHoldups int // besides those listed
 
-	// Takeovers are how the master became it, the last time first, and before, since its process began: at most 8; none unless Whole.
+	// Takeovers are this master's take-overs since its process began, the last first: at most 8; none unless
+	// Whole.
 	Takeovers []Takeover
 }
 
@@ -33,44 +34,46 @@ type Overview struct {
 type Takeover struct {
 	Epoch       api.Epoch
 	ElectedUnix int64           // by its clock, for display
-	Sessions    int             // that outlived the master before
-	Phases      []TakeoverPhase // by their ends
+	Sessions    int             // that outlived the previous master
+	Phases      []TakeoverPhase // by end
 }
 
-// TakeoverPhase is a part of a take-over. The names are those of the metric chubby_takeover_phase_seconds: "election", from the last
-// message of the master before until this one was elected; "log", until everything in the log was applied, and the epoch was in it, which
-// proves the election; "leases", until every session had its lease anew. Then the master serves, and beside each other begin "first_lease",
-// until the first lease was extended, if one was before all sessions that outlived the master had ended; "sessions", until the clients of
-// all sessions had returned, or their sessions had ended; "caches", until no client used what an earlier master let it cache, for which
-// changes wait; and "first_grant", until a lock was granted. Some may be missing, and newer masters may have others.
+// TakeoverPhase is a part of a take-over. The names are those of the metric chubby_takeover_phase_seconds:
+// "election", from the previous master's last message to this one's election; "log", until everything in the
+// log was applied, with the epoch, which proves the election; "leases", until every session had a new lease.
+// Then the master serves, and these begin together: "first_lease", until the first lease was extended, if
+// that came before all older sessions had ended; "sessions", until the clients of all sessions had returned,
+// or their sessions had ended; "caches", until no client used cached data of an earlier master, for which
+// changes wait; and "first_grant", until a lock was granted. Some may be missing, and newer masters may have
+// others.
 type TakeoverPhase struct {
 	Name       string
 	Begin, End time.Duration // since the election; negative before it
-	Unfinished bool          // it goes on, and End is now
+	Unfinished bool          // in progress, and End is now
 }
 
-// Backlog is how much waits in the master, or is kept there for clients.
+// Backlog is the waiting work in the master, and its state for clients.
 type Backlog struct {
 	Waiters   int `json:"waiters"`    // requests that wait for locks
-	Changes   int `json:"changes"`    // names whose changes wait for clients to drop what they have cached
-	Delays    int `json:"delays"`     // locks that nobody gets because of a lock-delay
-	Handles   int `json:"handles"`    // that clients have open
-	Mail      int `json:"mail_bytes"` // bytes of events that clients have not acknowledged
-	Copies    int `json:"copy_bytes"` // bytes in which the master remembers what clients may have cached
-	Proposals int `json:"proposals"`  // commands that wait to be put into the log
+	Changes   int `json:"changes"`    // names whose changes wait for clients to drop cached data
+	Delays    int `json:"delays"`     // locks blocked by a lock-delay
+	Handles   int `json:"handles"`    // open at clients
+	Mail      int `json:"mail_bytes"` // bytes of unacknowledged events
+	Copies    int `json:"copy_bytes"` // bytes of the record of clients' cached data
+	Proposals int `json:"proposals"`  // commands that wait for the log
 }
 
-// Holdup is a change that waits until clients have dropped what they have cached (Chubby §2.7).
+// Holdup is a change that waits until clients have dropped cached data (Chubby §2.7).
 type Holdup struct {
-	Path     string        // whose changes wait; that of the root directory: every change waits, after a fail-over
-	Waiting  time.Duration // since the first of the clients was told
-	Slow     []api.Holder  // sessions that it waits for, at most 10
+	Path     string        // whose changes wait; the root directory: every change waits, after a fail-over
+	Waiting  time.Duration // since the notice to the first client
+	Slow     []api.Holder  // sessions waited for, at most 10
 	MoreSlow int           // besides those listed
 }
 
-// Overview says what the cell does, and lists what has waited longest: of locks and of changes at most as many as most, which is
-// at most api.MaxListed; 0 is 20. Where clients have to say who they are, it lists what the client may read, and the numbers
-// of the whole cell are for operators.
+// Overview returns the cell's work, and its longest waits. The parameter most limits the locks, and the
+// changes, up to api.MaxListed; 0 is 20. Where clients identify themselves, it lists what the client may
+// read, and the numbers of the whole cell are for operators.
 func (c *Cell) Overview(ctx context.Context, most int) (Overview, error) {
 	var o Overview
 	err := c.ask(ctx, "overview", rootPath(c.cfg), func(ctx context.Context, t *target) error {
@@ -102,7 +105,6 @@ func (c *Cell) Overview(ctx context.Context, most int) (Overview, error) {
 	return o, err
 }
 
-// takeover decodes how a replica became the master.
 func takeover(t *chubbypb.Takeover) Takeover {
 	decoded := Takeover{Epoch: api.Epoch(t.GetEpoch()), ElectedUnix: t.GetElectedUnix(), Sessions: int(t.GetSessions())}
 	for _, p := range t.GetPhases() {

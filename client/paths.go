@@ -10,12 +10,11 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// The calls of this file name a node by its path, instead of a handle: each opens the
-// node, makes one call, and closes the handle. A node that is deleted and created again
-// between the two is opened again.
+// The calls of this file name a node by its path: each opens the node, makes one call, and closes the handle.
+// It opens a node again that was deleted and recreated between.
 
-// visit opens a node, calls use with the handle, and closes it; and again, if somebody has
-// deleted the node since it was opened.
+// visit opens a node, calls use with the handle, and closes it; and again, if the node was deleted after the
+// open.
 func visit(ctx context.Context, c *Client, path string, o OpenOptions, use func(h *Handle) error) error {
 	for opened := 1; ; opened++ {
 		h, err := c.Open(ctx, path, o)
@@ -26,19 +25,17 @@ func visit(ctx context.Context, c *Client, path string, o OpenOptions, use func(
 			return err
 		}
 		err = use(h)
-		_ = h.Close(ctx) // if there is no answer, it is closed in the background
+		_ = h.Close(ctx) // without an answer, it is closed in the background
 		if !errors.Is(err, api.HandleClosed) || opened == maxReopen {
 			return err
 		}
 	}
 }
 
-// Get returns the whole of a file with its metadata, as Handle.Contents does. NotFound
-// says that there is no such file, IsDirectory that the node is a directory. What the
-// cache has is returned without a call, however many files that is. For a file that is
-// not cached, and in a session with Config.NoCache, it takes three calls: there a program
-// that reads a file again and again should keep a handle. A program that waits for
-// changes should have recipe.Watch tell it.
+// Get returns a whole file with its metadata, as Handle.Contents does. NotFound says that the file is absent,
+// IsDirectory that it is a directory. Cached data needs no call. An uncached file, or a session with
+// Config.NoCache, takes three calls: for repeated reads keep a handle there. To wait for changes, use
+// recipe.Watch.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error) {
 	p, err := c.cell.parsePath("get", path)
 	if err != nil {
@@ -59,9 +56,8 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error)
 	return contents, stat, err
 }
 
-// List returns the metadata of a directory's children, by name, as Handle.ReadDir does.
-// NotFound says that there is no such directory, NotDirectory that the node is a file.
-// As for Get, what the cache has is returned without a call.
+// List returns the metadata of a directory's children, by name, as Handle.ReadDir does. NotFound says that
+// the directory is absent, NotDirectory that it is a file. Cached data needs no call.
 func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 	p, err := c.cell.parsePath("list", path)
 	if err != nil {
@@ -81,9 +77,8 @@ func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 	return list, err
 }
 
-// Stat returns the metadata of a file or a directory, as Handle.Stat does. NotFound says
-// that there is no such node. It needs the right to read it. As for Get, what the cache
-// has is returned without a call.
+// Stat returns the metadata of a node, as Handle.Stat does. NotFound says that the node is absent. It needs
+// the right to read the node. Cached data needs no call.
 func (c *Client) Stat(ctx context.Context, path string) (api.Stat, error) {
 	p, err := c.cell.parsePath("stat", path)
 	if err != nil {
@@ -103,24 +98,22 @@ func (c *Client) Stat(ctx context.Context, path string) (api.Stat, error) {
 	return stat, err
 }
 
-// Put replaces the whole contents of a file, and returns its new metadata. It creates the
-// file if it is absent, with these contents, so that nobody sees it without them; in a
-// directory that exists (MkdirAll), else it is NotFound. Exists says that an ephemeral
-// file of that name is being removed.
+// Put replaces the whole contents of a file, and returns its new metadata. It creates an absent file with
+// these contents at once, in an existing directory (MkdirAll), else it is NotFound. Exists says that an
+// ephemeral file of that name is being removed.
 //
 // With an option it is conditional:
 //
-//   - IfGeneration(g): the contents must still be at the generation g, that is
-//     Stat.Content of what Get has returned; 0, which Get returns with NotFound, stands
-//     for no file. Otherwise, also if there is no file any more, or there is one, it is
-//     GenerationMismatch, and nothing is written.
-//   - IfSequencer(s): the sequencer must be valid, otherwise it is BadSequencer, and
-//     nothing is written. The file must exist, otherwise it is NotFound.
-//   - Both: each of them has to hold. IfGeneration(0) and IfSequencer(s) create the file;
-//     that is the Txn with Create, and has its errors.
+//   - IfGeneration(g): the contents must still be at the generation g, that is Stat.Content of Get's result;
+//     0, which Get returns with NotFound, stands for an absent file. Otherwise it is GenerationMismatch, and
+//     nothing is written.
+//   - IfSequencer(s): the sequencer must be valid, otherwise it is BadSequencer, and nothing is written. The
+//     file must exist, otherwise it is NotFound.
+//   - Both: each must hold. IfGeneration(0) and IfSequencer(s) create the file; that is the Txn with Create,
+//     and has its errors.
 //
-// If ctx ends before an answer, the error is Uncertain: it may have been written, but
-// will not be after any later change of this client.
+// If ctx ends before an answer, the error is Uncertain: the write may have happened, but will not happen
+// after any later change of this client.
 func (c *Client) Put(ctx context.Context, path string, contents []byte, options ...WriteOption) (api.Stat, error) {
 	o, err := writeOptionsOf("put", path, options)
 	if err != nil {
@@ -158,18 +151,15 @@ func (c *Client) Put(ctx context.Context, path string, contents []byte, options 
 	return stat, err
 }
 
-// Delete deletes a node, as Handle.Delete does, with the same options. NotFound says that
-// there is none, or none any more.
+// Delete deletes a node, as Handle.Delete does, with the same options. NotFound says that it is absent.
 func (c *Client) Delete(ctx context.Context, path string, options ...WriteOption) error {
 	return visit(ctx, c, path, OpenOptions{Write: true}, func(h *Handle) error { return h.Delete(ctx, options...) })
 }
 
-// MkdirAll creates a directory, and those above it that are absent. Nil means that the
-// directory was there in the end, whoever has created it. Directories that others delete
-// while it creates those below are created again; if they go on to do so, it gives up
-// after ten rounds with NotFound. NotDirectory says that one of the names is a file's.
-// It needs the right to read a directory that is there, and to write one in which it
-// creates another.
+// MkdirAll creates a directory, and absent ones above it. Nil means that the directory existed in the end,
+// created by any client. If others delete directories meanwhile, it creates them again, and gives up after
+// ten rounds with NotFound. NotDirectory says that one of the names is a file's. It needs the right to read
+// an existing directory, and to write one in which it creates another.
 func (c *Client) MkdirAll(ctx context.Context, path string) error {
 	p, err := c.cell.parsePath("make directories", path)
 	if err != nil {
@@ -183,8 +173,8 @@ func (c *Client) MkdirAll(ctx context.Context, path string) error {
 	}
 }
 
-// makeDirectories is one round of MkdirAll. It begins below: often nothing is absent, and
-// of those above the client needs no rights then.
+// makeDirectories is one round of MkdirAll. It begins below: often nothing is absent, and needs no rights
+// above.
 func makeDirectories(ctx context.Context, c *Client, p api.Path) error {
 	err := makeDirectory(ctx, c, p)
 	if !errors.Is(err, api.NotFound) || p.IsRoot() {
@@ -200,20 +190,16 @@ func makeDirectory(ctx context.Context, c *Client, p api.Path) error {
 	return visit(ctx, c, p.String(), OpenOptions{Read: true, Create: Directory}, func(*Handle) error { return nil })
 }
 
-// removePage is how many names RemoveAll keeps in memory of each directory on its way.
 const removePage = 100
 
-// RemoveAll deletes a node and everything below it. Nil means that there was no node of
-// that name in the end; also if there was none before. It is no transaction: others see
-// a part of it, and what it has deleted stays deleted if it fails later. What others
-// create there meanwhile is deleted too; if they go on to do so, it gives up after ten
-// rounds with NotEmpty. Files that cannot be deleted, as others hold their locks
-// (LockHeld) or for want of rights (PermissionDenied), hold up none of the others: the
-// error is that of the first. The root of a cell is InvalidArgument.
+// RemoveAll deletes a node and everything below it. Nil means that the node was absent in the end, or from
+// the start. It is no transaction: others see a part of it, and its deletions remain if it fails later. It
+// also deletes nodes created meanwhile, and gives up after ten rounds with NotEmpty. It skips files that it
+// cannot delete, as others hold their locks (LockHeld) or for want of rights (PermissionDenied), and returns
+// the first error. The root of a cell is InvalidArgument.
 //
-// It needs the right to write everything and to read directories; takes some three
-// calls for each node, one after the other; and of each directory that it is in, at most
-// api.MaxDepth, it keeps a hundred names and a handle.
+// It needs the right to write everything and to read directories. It takes some three calls for each node, in
+// turn. For each directory on its way, at most api.MaxDepth, it keeps a hundred names and a handle.
 func (c *Client) RemoveAll(ctx context.Context, path string) error {
 	p, err := c.cell.parsePath("remove all", path)
 	if err != nil {
@@ -225,7 +211,6 @@ func (c *Client) RemoveAll(ctx context.Context, path string) error {
 	return removeAll(ctx, c, path)
 }
 
-// removeAll is RemoveAll of a node that is not the root.
 func removeAll(ctx context.Context, c *Client, path string) error {
 	for round := 1; ; round++ {
 		err := c.Delete(ctx, path)
@@ -241,9 +226,8 @@ func removeAll(ctx context.Context, c *Client, path string) error {
 	}
 }
 
-// removeBelow removes what is in a directory.
 func removeBelow(ctx context.Context, c *Client, dir string) error {
-	var first, fatal error // of those that stay; of what ends the call, which visit is not to try again
+	var first, fatal error // of those that stay; of a final failure, which visit must not retry
 	err := visit(ctx, c, dir, OpenOptions{Read: true, Kind: api.Directory}, func(h *Handle) error {
 		for after, more := "", true; more; {
 			var page []api.Stat
@@ -264,14 +248,13 @@ func removeBelow(ctx context.Context, c *Client, dir string) error {
 		}
 		return nil
 	})
-	if errors.Is(err, api.NotFound) || errors.Is(err, api.NotDirectory) { // somebody has deleted it, and perhaps made a file of that name
+	if errors.Is(err, api.NotFound) || errors.Is(err, api.NotDirectory) { // deleted, and perhaps replaced by a file
 		err = nil
 	}
 	return cmp.Or(fatal, err, first)
 }
 
-// isOfOneNode reports whether an error of Delete is about that node and says nothing of
-// others.
+// isOfOneNode reports whether an error of Delete concerns that node only.
 func isOfOneNode(err error) bool {
 	return errors.Is(err, api.LockHeld) || errors.Is(err, api.PermissionDenied) || errors.Is(err, api.NotEmpty)
 }

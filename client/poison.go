@@ -7,12 +7,10 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Poison makes every operation on the handle fail at once, with HandleClosed that
-// wraps Poisoned: those that wait now, in whichever goroutine, and all later ones. It
-// closes nothing (Chubby §2.6): the node stays open and a lock stays held until
-// Close, which must still be called and does its work, as does Release of the lock.
-// What such an operation had begun is settled in the background, as after the end of
-// its context.
+// Poison makes every operation on the handle fail at once, with HandleClosed that wraps Poisoned: pending
+// ones, in any goroutine, and later ones. It closes nothing (Chubby §2.6): the node stays open and a lock
+// held until Close, which must still be called and works, as does Release of the lock. Operations that had
+// begun are settled in the background, as after the end of their contexts.
 func (h *Handle) Poison() {
 	why := &api.Error{Code: api.HandleClosed, Err: Poisoned, Message: "this handle was poisoned; close it, and open the node again"}
 	h.mu.Lock()
@@ -24,10 +22,9 @@ func (h *Handle) Poison() {
 	h.endPoisonCtx(Poisoned)
 }
 
-// beginCall begins a call on the handle, unless none can succeed any more. It returns
-// a context that ends with ctx or when the handle is poisoned. Until leave is called,
-// Close does not park the handle for another Open, through which the rest of this
-// call would be done otherwise.
+// beginCall begins a call on the handle, unless none can succeed any more. Its context ends with ctx or when
+// the handle is poisoned. Until leave is called, Close does not park the handle for another Open, which would
+// change the rest of this call.
 func (h *Handle) beginCall(ctx context.Context, op string) (within context.Context, leave context.CancelFunc, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,8 +43,6 @@ func (h *Handle) beginCall(ctx context.Context, op string) (within context.Conte
 	}, nil
 }
 
-// poisonedError returns the error of an operation: HandleClosed if the operation
-// ended because the handle was poisoned, and else err.
 func (h *Handle) poisonedError(op string, err error) error {
 	if !errors.Is(err, Poisoned) || errors.Is(err, api.HandleClosed) {
 		return err

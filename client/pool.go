@@ -15,20 +15,18 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// The settings of a connection.
 const (
 	bufferSize       = 4 << 10                // bytes, each way: messages are small, and processes hold few of them
-	pingTime         = 10 * time.Second       // after so much silence a ping is sent,
-	pingTimeout      = 5 * time.Second        // and the connection closed if it has no answer after this
-	idleTimeout      = time.Minute            // after this, a connection without calls is closed
+	pingTime         = 10 * time.Second       // silence before a ping,
+	pingTimeout      = 5 * time.Second        // after which a missing answer closes the connection
+	idleTimeout      = time.Minute            // after this, an unused connection is closed
 	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
 )
 
-// pool holds the connections to each replica that was called.
 type pool struct {
 	cfg        Config
-	encryption *encryption // not changed after the first call
+	encryption *encryption // constant after the first call
 
 	values context.Context //nolint:containedctx // the values of the context that New or Dial was given; it never ends
 
@@ -36,30 +34,28 @@ type pool struct {
 	life    context.Context //nolint:containedctx // of these goroutines: ended by close
 	stop    context.CancelFunc
 
-	mu      sync.Mutex // guards what follows, and fields of targets that say so; target.mu may be taken while it is held
+	mu      sync.Mutex // guards what follows, and fields of targets that say so; target.mu may be taken under it
 	targets map[string]*target
 	closed  bool
 }
 
-// target is one replica, at one address. Calls that were sent to it as the master
-// are cancelled when another replica is found to be the master.
+// target is one replica, at one address. Calls to it as the master are cancelled when another replica is
+// found to be the master.
 //
-// It has two connections, each made when it is first needed. The calls of the
-// program, however many and however large, go over the data connection. KeepAlives,
-// and calls that give something back (EndSession, Release, Close), go over the
-// control connection: there they wait neither for one of the 2,000 calls that a
-// replica takes over one connection, nor behind megabytes.
+// It has two connections, each made at first use. The calls of the program use the data connection.
+// KeepAlives, and calls that give something back (EndSession, Release, Close), use the control connection:
+// there they wait neither for the 2,000 calls that a replica takes over one connection, nor behind megabytes.
 type target struct {
 	address   string
 	data      *connection // for the calls of the program
-	borrowers int         // calls of borrow whose giveBack is outstanding; the pool's mu guards it
-	replacing bool        // a replacement for the control connection is being tried; the pool's mu guards it
+	borrowers int         // outstanding borrow calls; the pool's mu guards it
+	replacing bool        // a replacement of the control connection is being tried; the pool's mu guards it
 
-	mu           sync.Mutex      // guards what follows; no other mutex is taken while it is held
+	mu           sync.Mutex      // guards what follows; take no mutex under it
 	controlConn  *connection     // see control
-	refused      error           // why the last attempt to connect failed; nil if it did not
-	replica      string          // its id, when it last said that it is the master; empty if it never has
-	epoch        uint64          // of which it said so
+	refused      error           // why the last attempt to connect failed, or nil
+	replica      string          // its id at its last claim to be the master, or empty
+	epoch        uint64          // of that claim
 	masterCtx    context.Context //nolint:containedctx // of the calls to it as the master: ended when another replica is found to be the master
 	endMasterCtx context.CancelFunc
 }
@@ -70,15 +66,14 @@ func newPool(ctx context.Context, cfg Config) *pool {
 	return p
 }
 
-// get returns the replica at an address. It does not connect yet.
 func (p *pool) get(address string) (*target, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.getLocked(address)
 }
 
-// borrow is get for calls that go to a replica whether or not it is the master:
-// until giveBack is called, retain does not close its connections.
+// borrow is get for calls to any replica, master or not: until giveBack is called, retain does not close its
+// connections.
 func (p *pool) borrow(address string) (t *target, giveBack func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +103,6 @@ func (p *pool) getLocked(address string) (*target, error) {
 	return t, nil
 }
 
-// linking says how connections to t are made; connected is called for each.
 func (p *pool) linking(t *target, connected func()) linking {
 	return linking{
 		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock, linked: p.cfg.Meter.connected,
@@ -136,9 +130,8 @@ func (p *pool) linking(t *target, connected func()) linking {
 	}
 }
 
-// retain closes the connections to all replicas at other addresses, so that a cell
-// whose members change leaves no connections behind. Those that are borrowed are
-// left to the next call of retain.
+// retain closes the connections to all replicas at other addresses, as the members of a cell change. Borrowed
+// ones wait for the next retain.
 func (p *pool) retain(addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +143,6 @@ func (p *pool) retain(addresses []string) {
 	}
 }
 
-// close closes every connection; no new one is made.
 func (p *pool) close() {
 	p.mu.Lock()
 	for _, t := range p.targets {
@@ -162,32 +154,29 @@ func (p *pool) close() {
 	p.running.Wait()
 }
 
-// closeTarget closes the connections to t, each in a goroutine of its own: where
-// nothing can be written, one over gRPC takes up to 5 s. mu is held.
+// closeTarget closes the connections to t, each in a goroutine of its own: over gRPC this takes up to 5 s
+// where the connection accepts no data. mu is held.
 func (p *pool) closeTarget(t *target) {
 	t.supersede()
 	p.running.Go(t.data.close)
 	p.running.Go(t.control().close)
 }
 
-// supersede cancels the calls that were sent to t as the master, because another
-// replica is the master.
+// supersede cancels the calls to t as the master, because another replica is the master.
 func (t *target) supersede() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endMasterCtx()
-	t.masterCtx, t.endMasterCtx = context.WithCancel(context.WithoutCancel(t.masterCtx)) // for when it is the master again
+	t.masterCtx, t.endMasterCtx = context.WithCancel(context.WithoutCancel(t.masterCtx)) // for its next time as the master
 }
 
-// noteClaim notes that t says that it is the master.
 func (t *target) noteClaim(reply *chubbypb.LocateReply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.replica, t.epoch = reply.GetReplica(), reply.GetEpoch()
 }
 
-// matches reports whether a is an answer of t as the master of the epoch that t last
-// claimed; a replica may answer at several addresses.
+// matches reports whether a is an answer of t as the master of its last claimed epoch, at any address.
 func (t *target) matches(a locateAnswer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,8 +184,7 @@ func (t *target) matches(a locateAnswer) bool {
 	return t.address == a.address || t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 }
 
-// onSuperseded calls cancel when another replica is found to be the master; the
-// function it returns stops that.
+// onSuperseded calls cancel when another replica is the master; the function it returns stops that.
 func (t *target) onSuperseded(cancel func()) (stop func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

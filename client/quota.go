@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// QuotaUse is what one principal, or one directory, uses and may use. Of a directory
-// only nodes and bytes are counted, and a quota of 0 is no limit.
+// QuotaUse is the use and the quota of one principal, or of one directory. For a directory only nodes and
+// bytes count, and a quota of 0 is no limit.
 type QuotaUse struct {
 	Principal string    `json:"principal"`
 	Path      string    `json:"path"` // of a directory; then Principal is empty
@@ -18,9 +18,9 @@ type QuotaUse struct {
 	Allowed   api.Quota `json:"allowed"`
 }
 
-// Quotas lists the principals that use anything of the cell, and the directories that
-// have a quota.
-// Where clients have to say who they are, it has only the client's own and those of directories that it may read, unless it is an operator.
+// Quotas lists the principals that use anything of the cell, and the directories that have a quota. Where
+// clients identify themselves, it has only the client's own and those of readable directories, unless it is
+// an operator.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
 	return collectPages(quotaPages(ctx, c, &chubbypb.ListQuotasRequest{}))
 }
@@ -35,8 +35,8 @@ func (c *Cell) QuotasPage(ctx context.Context, after string, most int) (part []Q
 	return part, next, err
 }
 
-// FindQuota returns what a principal uses and may use, whether it uses anything or not; or else, if principal is empty, the
-// same of a directory. It finds none if the directory has no quota, or the client may not see it, as in Quotas.
+// FindQuota returns the use and quota of a principal, even without use; or, if principal is empty, of a
+// directory. It finds none if the directory has no quota, or the client may not see it, as in Quotas.
 func (c *Cell) FindQuota(ctx context.Context, principal, path string) (use QuotaUse, found bool, err error) {
 	if principal == "" {
 		p, err := c.parsePath("list quotas", path)
@@ -48,21 +48,19 @@ func (c *Cell) FindQuota(ctx context.Context, principal, path string) (use Quota
 		path = ""
 	}
 	for one, err := range quotaPages(ctx, c, &chubbypb.ListQuotasRequest{Principal: principal, Path: path}) {
-		if err != nil || one.Principal == principal && one.Path == path { // a master of an earlier version lists all
+		if err != nil || one.Principal == principal && one.Path == path { // an earlier master lists all
 			return one, err == nil, err
 		}
 	}
 	return use, false, nil
 }
 
-// quotaPages yields the quotas that a request is about.
 func quotaPages(ctx context.Context, c *Cell, about *chubbypb.ListQuotasRequest) iter.Seq2[QuotaUse, error] {
 	return eachPage(ctx, c, "list quotas", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
 		return askQuotas(ctx, t, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after, Principal: about.GetPrincipal(), Path: about.GetPath()})
 	})
 }
 
-// askQuotas asks for one page of quotas.
 func askQuotas(ctx context.Context, t *target, q *chubbypb.ListQuotasRequest) (page []QuotaUse, next []byte, err error) {
 	reply, err := t.data.chubby.ListQuotas(ctx, q)
 	for _, one := range reply.GetQuotas() {
@@ -77,9 +75,8 @@ func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {
 	}
 }
 
-// SetPrincipalQuota sets what the sessions of a principal may use together; an amount
-// of 0 is that of api.DefaultQuota. What is used above the quota stays, and nothing
-// can be added.
+// SetPrincipalQuota sets the joint quota of a principal's sessions; an amount of 0 is that of
+// api.DefaultQuota. Use above the quota stays, and nothing can be added.
 func (c *Client) SetPrincipalQuota(ctx context.Context, principal string, q api.Quota) error {
 	op := "set the quota of " + principal
 	if principal == "" || len(principal) > api.MaxPrincipal {
@@ -89,8 +86,7 @@ func (c *Client) SetPrincipalQuota(ctx context.Context, principal string, q api.
 	return c.setQuota(ctx, op, rootPath(c.cell.cfg), q, &chubbypb.SetQuotaRequest{Principal: principal})
 }
 
-// SetDirectoryQuota sets how many nodes, and bytes of contents, may be below a
-// directory; 0 is no limit.
+// SetDirectoryQuota limits the nodes, and bytes of contents, below a directory; 0 is no limit.
 func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, bytes int64) error {
 	p, err := c.cell.parsePath("set quota", path)
 	if err != nil {
@@ -103,7 +99,6 @@ func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, 
 	return c.setQuota(ctx, "set quota", path, api.Quota{Nodes: nodes, Bytes: bytes}, &chubbypb.SetQuotaRequest{Path: p.String()})
 }
 
-// setQuota completes and sends a request that names the principal or the directory.
 func (c *Client) setQuota(ctx context.Context, op, path string, q api.Quota, whose *chubbypb.SetQuotaRequest) error {
 	if err := q.Validate(); err != nil {
 		return fmt.Errorf("%s %s: %w", op, path, err)

@@ -10,9 +10,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Stat returns the node's metadata. In a session that caches, the generation of the
-// lock is not shown (0): caches are not told when it changes. A session with
-// Config.NoCache sees it, and a handle with OpenOptions.NoCache.
+// Stat returns the node's metadata. In a session that caches, the generation of the lock is 0, as caches do
+// not hear of its changes. A session with Config.NoCache sees it, and a handle with OpenOptions.NoCache.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	var kept api.Stat
 	if h.fromCache(ctx, func(now session.Instant) (is finding) {
@@ -32,8 +31,7 @@ func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	return stat, err
 }
 
-// Contents returns the whole of a file with its metadata (see Stat), atomically. The
-// contents of an empty file are empty, and not nil.
+// Contents returns a whole file with its metadata (see Stat), atomically. Empty contents are not nil.
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	var kept []byte
 	var keptStat api.Stat
@@ -56,10 +54,8 @@ func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	return contents, stat, err
 }
 
-// cachesReads reports whether what is read through the handle may be cached.
 func cachesReads(h *Handle) bool { return !h.openedFor.noCache && h.client.cache.enabled() }
 
-// statAsShown converts metadata to what this handle shows.
 func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	stat, err := s.Stat()
 	if cachesReads(h) {
@@ -68,9 +64,8 @@ func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	return stat, err
 }
 
-// askChildren asks for a page of a directory, and converts it to what this session shows. A cached
-// listing is invalidated when one of the children changes, but not when a child of a
-// child is added or removed. So a session that caches does not show how many children
+// askChildren asks for a page of a directory, and converts it to what this session shows. An added or removed
+// grandchild does not invalidate a cached listing. So a session that caches does not show how many children
 // the children have.
 func askChildren(ctx context.Context, h *Handle, after string, most int) (page []api.Stat, reply *chubbypb.ReadDirReply, epoch uint64, err error) {
 	err = h.readCall(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
@@ -94,18 +89,17 @@ func askChildren(ctx context.Context, h *Handle, after string, most int) (page [
 	return page, reply, epoch, err
 }
 
-// ReadDirPage returns a part of what ReadDir returns: the children whose names come after that one, at most as many as most, of
-// which 0 is api.MaxPage, the most; and whether others follow, for which the name of the last one is to be given. It neither looks into the
-// client's cache nor fills it. It is for programs that show directories to people, a part at a time.
+// ReadDirPage returns a part of ReadDir: the children whose names follow after, and whether others follow, to
+// be asked for with the last name. The parameter most limits the part; 0 is the maximum, api.MaxPage. It
+// neither reads nor fills the client's cache. It is for lists shown to people, a part at a time.
 func (h *Handle) ReadDirPage(ctx context.Context, after string, most int) (part []api.Stat, more bool, err error) {
 	part, reply, _, err := askChildren(ctx, h, after, most)
 	return part, reply.GetMore() && len(part) > 0, err
 }
 
-// ReadDir returns the metadata of a directory's children (see Stat), by name. In a
-// session that caches, Children of each is 0, since caches are not told when it
-// changes; Stat of the child shows it. Large directories take several calls, between
-// which children may be added and removed.
+// ReadDir returns the metadata of a directory's children (see Stat), by name. In a session that caches,
+// Children of each is 0, as caches do not hear of its changes; Stat of the child shows it. Large directories
+// take several calls, between which children may be added and removed.
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	var kept []api.Stat
 	if h.reads && h.fromCache(ctx, func(now session.Instant) (is finding) {
@@ -132,8 +126,6 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	}
 }
 
-// readAndCache makes a call that changes nothing, and caches what it brings by
-// calling set.
 func (h *Handle) readAndCache(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error), set func(*entry)) error {
 	var epoch uint64
 	var cacheable bool

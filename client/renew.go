@@ -9,41 +9,34 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Renew keeps a session open until ctx ends: it opens a new one for each that is lost
-// (Chubby §2.8). For each session it calls the functions register, in their order:
-// they make again what was lost with the session before, by opening files, acquiring
-// locks, creating ephemeral nodes. Their context ends, with the cause, when that
-// session is gone, also after they have returned: it is the one for work that depends
-// on the session. A function may block until then, for example to campaign and serve;
-// the functions after it are not called before it returns.
+// Renew keeps a session open until ctx ends: it opens a new one for each lost one (Chubby §2.8). For each
+// session it calls the functions register, in order: they restore what was lost, by opening files, acquiring
+// locks, creating ephemeral nodes. Their context ends, with the cause, when that session is gone, also after
+// they have returned: use it for work that depends on the session. A function may block until then, for
+// example to campaign and serve; later functions wait for it.
 //
-// Nothing of one session runs any more when the functions are called for the next:
-// its context has ended, each function has returned, and its Client was closed,
-// before the next session is opened. So a function that ignores the end of its
-// context delays everything, which the Logger is told after five seconds, and a function
-// that starts goroutines waits for them.
-// While the cell has no master, Renew looks for one.
+// Before Renew opens the next session, the context of the last has ended, each function has returned, and its
+// Client was closed. So a function that ignores the end of its context delays everything, which the Logger
+// reports after five seconds, and a function that starts goroutines waits for them. Renew looks for a missing
+// master.
 //
 // It returns
-//   - the error of a function, unless its session was gone when it returned: then the
-//     error is attributed to that, and the function is called again with the next
-//     session;
-//   - the error of NewSession, if it is an answer that another attempt would not
-//     change. After the loss of a session, QuotaExceeded is not such an answer for two
-//     minutes, as the lost session may count until the cell has ended it;
-//   - once ctx has ended, an error that wraps that of ctx: Cancelled, or
-//     DeadlineExceeded, or what NewSession says of its search for a master.
+//   - the error of a function, unless its session was gone at its return: then the next session calls it
+//     again;
+//   - the error of NewSession, if another attempt would not change it. After the loss of a session, Renew
+//     retries QuotaExceeded for two minutes, as the lost session may count until the cell has ended it;
+//   - once ctx has ended, an error that wraps that of ctx: Cancelled, or DeadlineExceeded, or NewSession's
+//     about its search for a master.
 //
-// It never returns nil. By then it has closed the session, which frees its locks, and
-// takes 5 s at most.
+// It never returns nil. By then it has closed the session, which frees its locks, and takes at most 5 s.
 func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context, c *Client) error) error {
 	cell, err := Dial(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cell.Close() }() // it never fails
+	defer func() { _ = cell.Close() }() // never fails
 	var p retryPause
-	var lost session.Instant // when the previous session was lost; 0 before the first
+	var lost session.Instant // when the previous session was lost, or 0
 	for {
 		c, err := openNext(ctx, cell, lost)
 		if err != nil {
@@ -53,12 +46,11 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 			return err
 		}
 		lost = cell.cfg.Clock()
-		p.wait(ctx) // clients that lost their sessions at the same moment should not come back at the same moment
+		p.wait(ctx) // clients that lost their sessions together should not return together
 	}
 }
 
-// openNext opens a session, the first or the one after a session that was lost at that
-// time. It goes on trying while another attempt may be answered otherwise.
+// openNext opens the first session or the one after a loss at that time. It retries while that may succeed.
 func openNext(ctx context.Context, cell *Cell, lost session.Instant) (*Client, error) {
 	var p retryPause
 	var refused error // of the last attempt
@@ -78,14 +70,12 @@ func openNext(ctx context.Context, cell *Cell, lost session.Instant) (*Client, e
 	}
 }
 
-// maxQuotaWait is how long a session that was lost may count against the quota of its
-// principal: the longest lease, and as much again for the cell to end it, also after
-// a fail-over.
+// maxQuotaWait is how long a lost session may count against the quota of its principal: the longest lease,
+// and as much again for the cell to end it, also after a fail-over.
 const maxQuotaWait = 2 * api.MaxLease
 
-// isTemporaryRefusal reports whether a session that was refused with err may be had
-// later: the new session had ended before its creation was answered, or the previous
-// one, which was lost at that time, still counts against the quota.
+// isTemporaryRefusal reports whether a session refused with err may succeed later: the new session had ended
+// before the answer to its creation, or the previous one, lost at that time, still counts against the quota.
 func isTemporaryRefusal(err error, lost session.Instant, clock session.Clock) bool {
 	switch api.CodeOf(err) {
 	case api.SessionExpired:
@@ -96,19 +86,19 @@ func isTemporaryRefusal(err error, lost session.Instant, clock session.Clock) bo
 	return false
 }
 
-// runSession calls the functions of Renew, waits for the end of the session, and
-// closes the client. It returns nil if there is to be another session.
+// runSession calls the functions of Renew, waits for the end of the session, and closes the client; nil:
+// another session follows.
 func (c *Client) runSession(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
 	// The session must be closed after the end of ctx too.
-	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // a session that cannot be ended ends when its lease runs out
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // otherwise it ends with its lease
 	return runFunctions(ctx, c, register)
 }
 
-// tooLong is how long a function of Renew may go on after the end of its context before that is logged.
+// tooLong is how long a function of Renew may run after its context before a log line.
 const tooLong = 5 * time.Second
 
-// callRegistered calls a function of Renew. It logs that the function does not return after the end of its context: until it
-// does, there is no other session, and Renew does not return.
+// callRegistered calls a function of Renew. It logs a function that runs on after its context, and so delays
+// the next session and the return of Renew.
 func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, c *Client) error) error {
 	returned := make(chan struct{})
 	defer close(returned)
@@ -126,8 +116,6 @@ func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, 
 	return f(ctx, c)
 }
 
-// runFunctions calls the functions of Renew, and waits for the end of the session. It
-// returns nil if there is to be another session.
 func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
 	within, cancel := c.session.withSession(ctx)
 	defer cancel()

@@ -9,20 +9,19 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// requestNumbers gives out the request numbers of a session. A number is outstanding from
-// allocate until finish. The master keeps the answers to outstanding numbers, for retries,
-// and drops all others: if a number were finished too early, a retry would not find its
-// answer; if it were never finished, the master would keep its answer permanently.
+// requestNumbers allocates the request numbers of a session. A number is outstanding from allocate until
+// finish. The master keeps the answers to outstanding numbers, for retries, and drops all others: an early
+// finish loses the answer of a retry, and a missing one keeps it permanently.
 type requestNumbers struct {
 	polling chan struct{} // capacity 1: full while a request without a queue place tries its lock
 	places  *queuePlaces  // of all sessions of the Cell
 
-	mu          sync.Mutex // guards what follows; queuePlaces.mu may be taken while it is held
+	mu          sync.Mutex // guards what follows; queuePlaces.mu may be taken under it
 	last        uint64
 	outstanding []uint64            // ascending; at most api.MaxOutstanding
-	waiting     map[uint64]struct{} // the outstanding numbers of requests that wait in the queue of a lock
-	freed       chan struct{}       // closed when a number is finished; nil if nobody waits for that
-	vacated     chan struct{}       // closed when a waiting one is finished; nil if nobody waits for that
+	waiting     map[uint64]struct{} // the outstanding numbers of requests in queues of locks
+	freed       chan struct{}       // closed when a number is finished; nil without a waiter
+	vacated     chan struct{}       // closed when a waiting one is finished; nil without a waiter
 }
 
 func newRequestNumbers(p *queuePlaces) *requestNumbers {
@@ -35,28 +34,24 @@ func newRequestNumbers(p *queuePlaces) *requestNumbers {
 
 const (
 	// maxOrdinary is how many numbers may be outstanding before allocate waits. It leaves
-	// room below the limit for maxCleanups, and one number for allocateNow.
+	// room for maxCleanups and one allocateNow.
 	maxOrdinary = api.MaxOutstanding - maxCleanups - 1
-	// maxCleanups is how many requests that give something back may be outstanding besides.
-	// A change may take as long as a lease, while it waits for caches: a Release must not
-	// wait for that.
+	// maxCleanups limits the additional requests that give something back: a Release must not wait for
+	// changes, which may take a lease.
 	maxCleanups = 32
-	// maxSessionWaits is how many of a session's requests for locks are in queues at a
-	// time. A Release or a Close, which would end such a wait, must find room besides.
+	// maxSessionWaits limits a session's requests in queues of locks, as a Release or a Close, which end such
+	// a wait, need room.
 	maxSessionWaits = api.MaxOutstanding * 3 / 4
-	// maxCellWaits is the same for all sessions of a Cell together: half of the calls that
-	// a replica takes over one connection.
+	// maxCellWaits is the same for all sessions of a Cell: half of a replica's calls over one connection.
 	maxCellWaits = 1_000
 )
 
-// queuePlaces counts the requests of all sessions of a Cell that are in queues of locks.
 type queuePlaces struct {
 	max   int
-	mu    sync.Mutex // guards taken; no other mutex is taken while it is held
+	mu    sync.Mutex // guards taken; take no mutex under it
 	taken int
 }
 
-// tryTake takes a place, if there is one.
 func (p *queuePlaces) tryTake() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,10 +68,9 @@ func (p *queuePlaces) giveBack(n int) {
 	p.taken -= n
 }
 
-// allocate gives out a number as soon as fewer than maxOrdinary are outstanding, or, for
-// classCleanup, maxCleanups more. For a request that waits for a lock (classUnlimited) it
-// fails with errNoQueuePlace at once if maxSessionWaits requests of the session, or
-// maxCellWaits of the Cell, are in queues.
+// allocate returns a number once fewer than maxOrdinary are outstanding, or, for classCleanup, maxCleanups
+// more. For a wait for a lock (classUnlimited) it fails with errNoQueuePlace at once if maxSessionWaits
+// requests of the session, or maxCellWaits of the Cell, are in queues.
 func (n *requestNumbers) allocate(ctx context.Context, class callClass) (uint64, error) {
 	for {
 		number, freed, err := n.tryAllocate(class)
@@ -91,8 +85,7 @@ func (n *requestNumbers) allocate(ctx context.Context, class callClass) (uint64,
 	}
 }
 
-// tryAllocate is allocate without a wait: number is 0 while there is no room; freed is
-// closed when there may be.
+// tryAllocate is allocate without a wait: number is 0 without room; freed is closed when a retry may succeed.
 func (n *requestNumbers) tryAllocate(class callClass) (number uint64, freed <-chan struct{}, err error) {
 	waits, limit := class == classUnlimited, maxOrdinary
 	if class == classCleanup {
@@ -118,14 +111,13 @@ func (n *requestNumbers) tryAllocate(class callClass) (number uint64, freed <-ch
 	return number, nil, nil
 }
 
-// allocateLocked gives out the next number; mu is held.
 func (n *requestNumbers) allocateLocked() uint64 {
 	n.last++
 	n.outstanding = append(n.outstanding, n.last)
 	return n.last
 }
 
-// finish ends a number: its answer is known, and will not be asked for again.
+// finish ends a number: its answer is known, and will not be requested again.
 func (n *requestNumbers) finish(number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,9 +138,8 @@ func (n *requestNumbers) finish(number uint64) {
 	}
 }
 
-// releasePlaces gives back the queue places of a session that has ended: its requests
-// will not be settled any more. The janitor's goroutine calls it, since the owner of a
-// lost session may close it much later.
+// releasePlaces gives back the queue places of an ended session. The janitor's goroutine calls it, since the
+// owner of a lost session may close it much later.
 func (n *requestNumbers) releasePlaces() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,22 +147,20 @@ func (n *requestNumbers) releasePlaces() {
 	clear(n.waiting)
 }
 
-// allocateNow gives out a number at once. It is for the janitor, which undoes one request
-// at a time, and must not wait for room that only the janitor can make.
+// allocateNow returns a number at once. It is for the janitor, which undoes one request at a time, and must
+// not wait for room that only it can make.
 func (n *requestNumbers) allocateNow() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.allocateLocked()
 }
 
-// wireMutation returns the Mutation for a request of that number that is sent now.
 func (n *requestNumbers) wireMutation(number uint64) *chubbypb.Mutation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return &chubbypb.Mutation{Number: number, HighestIssued: n.last, Outstanding: slices.Clone(n.outstanding)}
 }
 
-// countWaiting returns how many requests of the session have a place in the queue of a lock.
 func (n *requestNumbers) countWaiting() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,53 +12,56 @@ import (
 
 // RestoreBackup is a backup to be restored.
 type RestoreBackup struct {
-	Cell    string     // whose backup it is
+	Cell    string     // the backup's cell
 	CellID  api.CellID // of that cell
 	Level   int        // its feature level
-	Counter uint64     // its fencing counter, or a higher token that is known to have been issued after it
+	Counter uint64     // its fencing counter, or a higher token known to have been issued later
 
-	Nodes, Quotas int // how many are in it
+	Nodes, Quotas int
 
-	Index     uint64 // of the last entry of the log that is in it
-	TakenUnix int64  // when it was made
-	Recovered string // the replica out of whose data directory it was made, of a cell that had lost its majority; empty if a master gave it
+	Index     uint64 // of its last log entry
+	TakenUnix int64  // of the backup
+	Recovered string // the replica whose data directory it is from, of a cell that had lost its majority; empty for a master's backup
 
-	// Parts are its nodes and quotas, in the form in which 'chubbyctl cell restore' makes them of a backup. An error ends the restore.
+	// Parts are its nodes and quotas, as 'chubbyctl cell restore' derives them from a backup. An error ends
+	// the restore.
 	Parts iter.Seq2[[]byte, error]
 
-	Why string // what the clients of the sessions that are ended are told: 1 to api.MaxReason bytes
+	Why string // reason for the clients of ended sessions: 1 to api.MaxReason bytes
 }
 
-// RestoreProgress is how far a restore has come.
+// RestoreProgress is the state of a restore.
 type RestoreProgress struct {
-	Parts    int  // of the backup that the cell has
-	Sealed   bool // the backup is complete, and the other sessions are being ended
+	Parts    int  // in the cell so far
+	Sealed   bool // the backup is complete, and the other sessions are ending
 	Sessions int  // that have not ended yet
 }
 
 // Restored is a cell after a restore.
 type Restored struct {
 	CellID  api.CellID
-	Counter uint64 // the fencing counter: every token that is issued from now on is above it, and none before was
+	Counter uint64 // the fencing counter: every later token is above it, and no earlier one
 }
 
-// restorePoll is the time between two questions whether all sessions have ended.
 const restorePoll = 250 * time.Millisecond
 
-// Restore replaces everything in the cell by a backup, as an operator's act, in a session with Config.NoCache which holds no lock and
-// has no ephemeral node open. progress is called from time to time; it may be nil.
+// Restore replaces everything in the cell by a backup, as an operator's act, in a session with Config.NoCache
+// that holds no lock and has no ephemeral node open. It calls progress from time to time; progress may be
+// nil.
 //
-// The cell first collects the backup, and goes on meanwhile. Then it ends all other sessions, and lets none begin: their clients are told,
-// and keep what they hold until they have let go of it or their leases are over. Then the backup takes the place of all nodes, contents,
-// access control lists and quotas in one step. Nobody holds a lock, and ephemeral nodes are gone. Lock-delays that run go on. The fencing
-// counter is higher than everything that this cell or the one in the backup has ever issued; and the tokens are of the cell in the backup,
-// if that has the same name, so that guards downstream accept them.
+// The cell first collects the backup, and goes on meanwhile. Then it ends all other sessions, and lets none
+// begin: their clients are notified, and keep their locks until they let go or their leases are over. Then
+// the backup replaces all nodes, contents, access control lists and quotas in one step. All locks are free,
+// ephemeral nodes are gone, and running lock-delays go on. The fencing counter is higher than every token
+// that this cell or the backup's cell has ever issued. The tokens are of the backup's cell, if that has the
+// same name, so that guards downstream accept them.
 //
-// If Restore returns an error other than Uncertain and SessionExpired, it has given the restore up: the cell has what it had, except the
-// sessions that were ended, and sessions can begin. If it cannot say so to the cell, the cell gives the restore up when the session ends,
-// or a minute after the last step. An operator can do it before (GiveUpRestore). After Uncertain and SessionExpired the cell may also have
-// been restored, and the answer was lost: Status.Restored says so. Several may not restore at a time: the second gets Exists. The other
-// errors are PermissionDenied, InvalidArgument for a backup that cannot be, and those of every change.
+// After an error other than Uncertain and SessionExpired, Restore has given up: the cell has its old state,
+// except for the ended sessions, and sessions can begin. If Restore cannot reach the cell to say so, the cell
+// gives up when the session ends, or a minute after the last step, or when an operator does (GiveUpRestore).
+// After Uncertain and SessionExpired the cell may also have been restored: Status.Restored says so. One
+// restore runs at a time: the second gets Exists. The other errors are PermissionDenied, InvalidArgument for
+// an impossible backup, and those of every change.
 func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (restored Restored, err error) {
 	begun := false
 	defer func() {
@@ -116,10 +119,11 @@ func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func
 	}
 }
 
-// GiveUpRestore gives up the restore that is under way, whosever it is, as an operator's act: the cell has what it had, except the sessions
-// that were ended. It needs no session, since none can begin while a restore ends all others. If none is under way, the error is NotFound.
+// GiveUpRestore gives up the running restore, also another operator's, as an operator's act: the cell has its
+// old state, except for the ended sessions. It needs no session, since none can begin while a restore ends
+// all others. Without a restore, the error is NotFound.
 func GiveUpRestore(ctx context.Context, c *Cell) error {
-	var of, before uint64 // the session whose restore is given up, and the counter of the restore before
+	var of, before uint64 // the session of the restore, and the previous restore's counter
 	return c.ask(ctx, "give up a restore", rootPath(c.cfg), func(ctx context.Context, t *target) error {
 		sent := of != 0
 		if !sent {
@@ -139,14 +143,13 @@ func GiveUpRestore(ctx context.Context, c *Cell) error {
 				return failed
 			}
 			if before == status.GetRestored().GetCounter() {
-				return nil // it was given up, and the answer to that is lost
+				return nil // it was given up without the answer arriving
 			}
 		}
 		return err
 	})
 }
 
-// masterStatus asks a replica for its status, if it is the master.
 func masterStatus(ctx context.Context, t *target) (*chubbypb.StatusReply, error) {
 	status, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
 	if err == nil && status.GetReplica().GetRole() != "master" {
@@ -155,7 +158,6 @@ func masterStatus(ctx context.Context, t *target) (*chubbypb.StatusReply, error)
 	return status, err
 }
 
-// restoreStep does one step of a restore.
 func restoreStep(ctx context.Context, c *Client, step *chubbypb.RestoreRequest) (reply *chubbypb.RestoreReply, err error) {
 	err = c.mutate(ctx, mutation{op: "restore a backup", path: rootPath(c.cell.cfg), size: len(step.GetPart().GetRecords()),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {

@@ -19,57 +19,51 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Servers returns the client addresses (host:port) of a cell's replicas, from
-// the first of these that names the cell:
+// Servers returns the client addresses (host:port) of a cell's replicas, from the first of these that names
+// the cell:
 //
 //  1. the variable CHUBBY_CELLS, "foo=h1:7421,h2:7421;bar=h3:7421";
 //
-//  2. the file $CHUBBY_CONFIG, else ~/.config/chubby/cells.yaml, which maps the
-//     name of a cell to its servers:
+//  2. the file $CHUBBY_CONFIG, else ~/.config/chubby/cells.yaml, which maps the name of a cell to its
+//     servers:
 //
 //     foo: {servers: [h1:7421, h2:7421]}
 //
-//  3. the DNS SRV records of _chubby._tcp.<cell>.$CHUBBY_DOMAIN, if that
-//     variable is set;
+//  3. the DNS SRV records of _chubby._tcp.<cell>.$CHUBBY_DOMAIN, if that variable is set;
 //
-//  4. for a cell that none of them names, the ports 7421 to 7425 of this host,
-//     where "chubbyd dev" serves.
+//  4. for other cells, the ports 7421 to 7425 of this host, where "chubbyd dev" serves.
 //
-// An entry of the file may name certificates too (cacert, cert and key, relative to the file); see Config.TLS.
+// An entry of the file may name certificates too (cacert, cert and key, relative to the file); see
+// Config.TLS.
 //
-// A missing port is 7421. The error is InvalidArgument for a source that is malformed,
-// or a file that cannot be read, and Unavailable if the name service does not answer.
+// A missing port is 7421. The error is InvalidArgument for a malformed source or an unreadable file, and
+// Unavailable if the name service does not answer.
 func Servers(ctx context.Context, cell string) ([]string, error) {
 	return processSources().servers(ctx, cell)
 }
 
-// processSources are those of this process.
 func processSources() sources {
 	return sources{getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir, lookupSRV: net.DefaultResolver.LookupSRV}
 }
 
-// ConfiguredCells returns the names of the cells that CHUBBY_CELLS and the file of
-// cells configure, sorted. A source that cannot be read counts as empty; Servers says
-// what is wrong with it.
+// ConfiguredCells returns the names of the cells in CHUBBY_CELLS and the file of cells, sorted. It ignores an
+// unreadable source; Servers says what is wrong with it.
 func ConfiguredCells() []string {
 	return processSources().configuredCells()
 }
 
-// devReplicas is how many ports of this host are tried for a cell without
-// configuration.
+// devReplicas is how many ports of this host are tried for an unconfigured cell.
 const devReplicas = 5
 
-// maxCellsFile bounds the file of cells, in bytes: thousands of cells.
+// maxCellsFile limits the file of cells, in bytes: thousands of cells.
 const maxCellsFile = 1 << 20
 
-// userConfigDir is ~/.config on every system, so that the same instructions hold for
-// all.
+// userConfigDir is ~/.config on every system, so that the same instructions apply.
 func userConfigDir() (string, error) {
 	home, err := os.UserHomeDir()
 	return filepath.Join(home, ".config"), err
 }
 
-// sources is where the addresses of cells are read.
 type sources struct {
 	getenv    func(string) string
 	readFile  func(string) ([]byte, error)
@@ -94,7 +88,6 @@ func (s sources) servers(ctx context.Context, cell string) ([]string, error) {
 	return list, nil
 }
 
-// configuredCells lists the cells of the variable and of the file.
 func (s sources) configuredCells() []string {
 	var names []string
 	for entry := range strings.SplitSeq(s.getenv("CHUBBY_CELLS"), ";") {
@@ -114,22 +107,20 @@ func (s sources) configuredCells() []string {
 	return slices.Compact(names)
 }
 
-// cellsFile returns the path of the file of cells, "" if there can be none. named
-// says that CHUBBY_CONFIG names it.
+// cellsFile returns the path of the file of cells, or "". named: CHUBBY_CONFIG names it.
 func (s sources) cellsFile() (path string, named bool) {
 	if path = s.getenv("CHUBBY_CONFIG"); path != "" {
 		return path, true
 	}
 	dir, err := s.configDir()
 	if err != nil {
-		return "", false // this user has no home directory: there is no such file
+		return "", false // a user without a home directory has no such file
 	}
 	return filepath.Join(dir, "chubby", "cells.yaml"), false
 }
 
-// parseCells reads the value of CHUBBY_CELLS and returns the servers of one cell. It
-// reports a fault in any entry: a typing error must not send a client to a cell of
-// the same name on this host.
+// parseCells reads CHUBBY_CELLS and returns the servers of one cell. It reports a fault in any entry: a
+// typing error must not send a client to a cell of the same name on this host.
 func parseCells(value, cell string) ([]string, error) {
 	var found []string
 	for entry := range strings.SplitSeq(value, ";") {
@@ -152,7 +143,6 @@ func parseCells(value, cell string) ([]string, error) {
 	return found, nil
 }
 
-// cellEntry is an entry of the file of cells.
 type cellEntry struct {
 	Servers []string `yaml:"servers"`
 	CA      string   `yaml:"cacert"`
@@ -238,7 +228,7 @@ func (s sources) fromDNS(ctx context.Context, cell string) ([]string, error) {
 	var list []string
 	for _, r := range records {
 		host := strings.TrimSuffix(r.Target, ".")
-		if host == "" { // RFC 2782: the target "." says that there is no such service
+		if host == "" { // RFC 2782: the target "." means no such service
 			continue
 		}
 		list = append(list, net.JoinHostPort(host, strconv.Itoa(int(r.Port))))
@@ -262,7 +252,6 @@ func withPorts(servers []string) ([]string, error) {
 	return list, nil
 }
 
-// withPort checks an address, and adds the default port if it has none.
 func withPort(server string) (string, error) {
 	server = strings.TrimSpace(server)
 	host, port, err := net.SplitHostPort(server)

@@ -12,21 +12,20 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// The longest time between two readings of the clock, although nothing is due. Go's
-// timers stop while the machine is suspended, so one may fire too late by the time
-// that the machine slept; the clock of the Config does not stop.
+// The longest time between two readings of the clock. Go's timers stop while the machine is suspended, so one
+// may fire too late by that time; the clock of the Config does not stop.
 const (
 	maxTickHolding = 100 * time.Millisecond // while locks are held
-	maxTickIdle    = time.Second            // while none is
+	maxTickIdle    = time.Second            // without locks
 )
 
-// maxEpochWait is how long a call that a master refused with a newer epoch waits
-// until a KeepAlive has brought that epoch, before it looks for the master again.
+// maxEpochWait is how long a call refused for its epoch waits for a KeepAlive with the new one, before it
+// looks for the master.
 const maxEpochWait = time.Second
 
-// sessionState is what this process knows of its session, and of the locks that
-// depend on it. Every use of the session asks it first, and it reads the clock
-// before it answers: so no answer is too old because a timer or a goroutine was late.
+// sessionState is this process's knowledge of its session, and of the locks that depend on it. Every use of
+// the session asks it first, and it reads the clock before it answers: so late timers or goroutines are
+// harmless.
 type sessionState struct {
 	token    []byte // identifies the session in requests
 	id       api.SessionID
@@ -38,20 +37,19 @@ type sessionState struct {
 	onState  func(StateChange)
 	ended    context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
 	end      context.CancelCauseFunc
-	wake     chan struct{} // capacity 1: watchClock is to check the clock now
+	wake     chan struct{} // capacity 1: wakes watchClock
 
 	counters counters
 
-	// mu guards what follows. cache.mu, janitor.mu, notifier.mu and locator.mu may be taken
-	// while it is held (see "Mutexes" in internals.go).
+	// mu guards what follows. cache.mu, janitor.mu, notifier.mu and locator.mu may be taken under it.
 	mu       sync.Mutex
 	local    *session.Local
 	epoch    api.Epoch // of the newest reply
 	state    session.State
 	endError *api.Error               // why the state is Gone; nil before
-	locks    session.Timetable[*Lock] // the locks whose contexts have not ended, by their lock-delays
+	locks    session.Timetable[*Lock] // with live contexts, by lock-delay
 	changed  chan struct{}            // closed and replaced at every grant and change of state
-	// unansweredAt is the channel changed at the moment when a cleanup call was last given up unanswered.
+	// unansweredAt is the channel changed when a cleanup call was last abandoned without an answer.
 	unansweredAt chan struct{}
 }
 
@@ -87,9 +85,8 @@ func grantOf(epoch uint64, g *chubbypb.Grant) session.Grant {
 	}
 }
 
-// refresh brings the state up to date with the clock, and returns it; mu is held.
-// Once it has found that the session is gone, the session stays gone, whatever
-// arrives later. now was just read, with mu held.
+// refresh updates the state by the clock, and returns it; mu is held. A session found gone stays gone,
+// whatever arrives later. now was just read, with mu held.
 func (s *sessionState) refresh(now session.Instant) session.State {
 	if s.state == session.Gone {
 		return s.state
@@ -128,8 +125,7 @@ func (s *sessionState) setState(to session.State, now session.Instant) {
 	s.report(slog.LevelWarn, StateChange{State: to, Epoch: s.epoch, Left: left, Heard: heard})
 }
 
-// sessionUnknownText explains the end of a session that the master does not know any
-// more. If an operator ended it, an event says so.
+// sessionUnknownText is for a session unknown to the master; an event reports an operator's act.
 const sessionUnknownText = "the cell has ended it"
 
 // setGone ends the session for this process; mu is held.
@@ -139,14 +135,14 @@ func (s *sessionState) setGone(cause Cause, explanation string) {
 		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", s.id, explanation)}
 	s.locks.Clear()
 	s.calls.onExpired()
-	s.end(s.endError) // and with it the contexts of the locks, which are its children
+	s.end(s.endError) // also ends the contexts of the locks, its children
 	s.notifyChanged()
 	if cause != Closed {
 		s.report(slog.LevelError, StateChange{State: session.Gone, Epoch: s.epoch, Err: s.endError})
 	}
 }
 
-// report has the notifier log a change of state, and call OnState with it.
+// report has the notifier log a change of state, and call OnState.
 func (s *sessionState) report(level slog.Level, change StateChange) {
 	s.notifier.enqueueChange(func() {
 		about := []any{"session", s.id, "epoch", change.Epoch, "left", change.Left}
@@ -163,14 +159,13 @@ func (s *sessionState) report(level slog.Level, change StateChange) {
 	})
 }
 
-// notifyChanged wakes all that wait for the channel changed; mu is held.
+// notifyChanged wakes the waiters on changed; mu is held.
 func (s *sessionState) notifyChanged() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// endSession ends the session for this process. It returns false if the session had
-// ended before.
+// endSession ends the session for this process. It returns false if the session had ended before.
 func (s *sessionState) endSession(cause Cause, explanation string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +176,6 @@ func (s *sessionState) endSession(cause Cause, explanation string) bool {
 	return true
 }
 
-// errIfGone returns why the session has ended, nil while it has not.
 func (s *sessionState) errIfGone() *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +183,6 @@ func (s *sessionState) errIfGone() *api.Error {
 	return s.endError
 }
 
-// withSession returns a context that ends with ctx or with the session.
 func (s *sessionState) withSession(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ended, func() { cancel(context.Cause(s.ended)) })
@@ -199,8 +192,7 @@ func (s *sessionState) withSession(ctx context.Context) (context.Context, contex
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// awaitSafe waits until the session is safe, and returns the Caller for a request.
-// waited says whether there was anything to wait for.
+// awaitSafe waits until the session is safe. It returns the Caller for a request, and whether it waited.
 func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
 	for {
 		s.mu.Lock()
@@ -222,7 +214,6 @@ func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, 
 	}
 }
 
-// safeAt reads the clock, and reports whether the lease had not run out at that moment.
 func (s *sessionState) safeAt() (now session.Instant, safe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,9 +221,8 @@ func (s *sessionState) safeAt() (now session.Instant, safe bool) {
 	return now, s.refresh(now) == session.Safe
 }
 
-// readClock reads the clock once, and says whether the session was safe at that
-// moment, in which epoch. Unlike refresh it does not act upon what it finds, so that
-// it is cheap: a CachingChecker calls it for each request.
+// readClock reads the clock once, and returns the epoch and whether the session was safe then. Unlike refresh
+// it does not act on the result, and so is cheap enough for each request to a CachingChecker.
 func (s *sessionState) readClock() (now session.Instant, epoch api.Epoch, safe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,15 +240,13 @@ func (s *sessionState) callerIfSafe() *chubbypb.Caller {
 	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
-// wireCaller returns the Caller for a request, whatever the state of the session.
 func (s *sessionState) wireCaller() *chubbypb.Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
-// newestGrant returns the number of the newest grant of the epoch, 0 before the
-// first. Each epoch counts its grants from 1.
+// newestGrant returns the number of the newest grant of the epoch, or 0. Each epoch counts from 1.
 func (s *sessionState) newestGrant() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,8 +256,7 @@ func (s *sessionState) newestGrant() uint64 {
 	return s.local.Number()
 }
 
-// awaitEpochAfter waits until the session knows of an epoch after the given one, at
-// most maxEpochWait, and reports whether it does.
+// awaitEpochAfter waits for an epoch after the given one, at most maxEpochWait, and reports whether it came.
 func (s *sessionState) awaitEpochAfter(ctx context.Context, epoch uint64) bool {
 	timer := time.NewTimer(maxEpochWait)
 	defer timer.Stop()
@@ -290,21 +277,19 @@ func (s *sessionState) awaitEpochAfter(ctx context.Context, epoch uint64) bool {
 	}
 }
 
-// grantEffect is what the grant of a reply has changed.
 type grantEffect uint8
 
 const (
-	grantStale    grantEffect = 1 // it is of an earlier epoch, or the session is gone: the whole reply is ignored
-	grantIgnored  grantEffect = 2 // it does not extend the lease
-	grantExtended grantEffect = 3 // it has extended the lease
-	grantNewEpoch grantEffect = 4 // it is the first of an epoch that is known
+	grantStale    grantEffect = 1 // an earlier epoch, or the session is gone: ignore the whole reply
+	grantIgnored  grantEffect = 2 // no extension of the lease
+	grantExtended grantEffect = 3 // an extension of the lease
+	grantNewEpoch grantEffect = 4 // the first of its epoch
 )
 
-// applyGrant takes the grant in the reply to a request that was sent at that instant.
 func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEffect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A session that was gone before this reply was looked at stays gone.
+	// A session gone before this reply stays gone.
 	if s.refresh(s.clock()) == session.Gone || g.Epoch < s.epoch {
 		return grantStale
 	}
@@ -323,14 +308,12 @@ func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEf
 	return effect
 }
 
-// describe returns the session and its state, as text for people.
 func (s *sessionState) describe() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("session %v: %v", s.id, s.refresh(s.clock()))
 }
 
-// watchClock checks the clock whenever something is due, until the session is gone.
 func (s *sessionState) watchClock() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -345,7 +328,7 @@ func (s *sessionState) watchClock() {
 	}
 }
 
-// checkClock refreshes the state, and returns after how long to do so again.
+// checkClock refreshes the state, and returns the time until the next check.
 func (s *sessionState) checkClock() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,7 +342,7 @@ func (s *sessionState) checkClock() time.Duration {
 	return min(tick, max(until.Sub(s.clock()), 0)) // 0: it became due in between
 }
 
-// rearm makes watchClock check the clock now, because something may be due earlier.
+// rearm makes watchClock check the clock now, as something may be due earlier.
 func (s *sessionState) rearm() {
 	select {
 	case s.wake <- struct{}{}:

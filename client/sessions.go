@@ -2,11 +2,10 @@ package client
 
 import "context"
 
-// Sessions is where code that goes on through the loss of sessions gets them from: a
-// Config, for sessions of its own, or a Keeper, for those that others use too.
+// Sessions gives sessions to code that survives their loss: a Config, for sessions of its own, or a Keeper,
+// for shared ones.
 type Sessions interface {
-	// Renew calls the functions with a session, and with another when that is lost, as the
-	// function Renew does.
+	// Renew calls the functions with a session, and with another after a loss, as the function Renew does.
 	Renew(ctx context.Context, register ...func(ctx context.Context, c *Client) error) error
 }
 
@@ -15,10 +14,9 @@ func (c Config) Renew(ctx context.Context, register ...func(ctx context.Context,
 	return Renew(ctx, c, register...)
 }
 
-// Renew calls the functions register with the session that there is, and again with
-// another when that is lost, as the function Renew does; but the session is the Keeper's,
-// which others use too, and it is not closed. It ends with ctx, with an error of a function while the
-// session lasts, or when the Keeper is closed (see Do).
+// Renew calls the functions register with the Keeper's session, and again with another after a loss, as the
+// function Renew does, but shares the session and does not close it. It ends with ctx, with an error of a
+// function while the session lasts, or when the Keeper is closed (see Do).
 func (k *Keeper) Renew(ctx context.Context, register ...func(ctx context.Context, c *Client) error) error {
 	for {
 		if err := k.renewOnce(ctx, register); err != nil {
@@ -27,7 +25,7 @@ func (k *Keeper) Renew(ctx context.Context, register ...func(ctx context.Context
 	}
 }
 
-// renewOnce is Renew for one session. It returns nil if there is to be another.
+// renewOnce is Renew for one session. It returns nil if another should follow.
 func (k *Keeper) renewOnce(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
 	s, err := k.enter(ctx)
 	if err != nil {

@@ -8,16 +8,15 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// maxSessions bounds the sessions of a Cell. A replica takes 2,000 calls at a time over
-// one connection. Each session always has a KeepAlive in flight there, and one more
-// call when it ends; the rest is for audits, for calls that give something back, and
-// for the search for the master.
+// maxSessions limits the sessions of a Cell. A replica takes 2,000 calls at a time over one connection. Each
+// session has a KeepAlive pending there, and one more call at its end; the rest is for audits, calls that
+// give something back, and the search for the master.
 const maxSessions = 1_000
 
-// sessionSet is the set of open sessions of a Cell. A session leaves it when its
-// EndSession was sent or, if it was lost, when it sends no more KeepAlives.
+// sessionSet is the set of open sessions of a Cell. A session leaves it when its EndSession was sent or,
+// after a loss, when it sends no more KeepAlives.
 type sessionSet struct {
-	mu       sync.Mutex // guards what follows; no other mutex is taken while it is held
+	mu       sync.Mutex // guards what follows; take no mutex under it
 	open     map[*sessionState]struct{}
 	reserved int
 	max      int // maxSessions; tests set less
@@ -28,8 +27,7 @@ func newSessionSet() *sessionSet {
 	return &sessionSet{open: map[*sessionState]struct{}{}, max: maxSessions}
 }
 
-// reserve reserves a place for a session that is to be opened. The caller then calls
-// add or release.
+// reserve reserves a place for a new session. The caller then calls add or release.
 func (s *sessionSet) reserve() *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +38,6 @@ func (s *sessionSet) reserve() *api.Error {
 	return nil
 }
 
-// release gives back the place of a session that was not opened.
 func (s *sessionSet) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +61,7 @@ func (s *sessionSet) remove(one *sessionState) {
 	delete(s.open, one)
 }
 
-// endAll ends all sessions for this process, and has add refuse others.
+// endAll ends all sessions for this process, and makes add reject others.
 func (s *sessionSet) endAll() {
 	s.mu.Lock()
 	s.closed = true

@@ -7,10 +7,9 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// SetSequencer binds the handle to a lock: from now on every operation on it fails
-// with BadSequencer once that sequencer is not valid any more (Chubby §2.6). It fails
-// with BadSequencer if the sequencer is not valid now. Operations that have begun are
-// not bound. A handle may be bound to several sequencers, one after the other.
+// SetSequencer binds the handle to a lock: from now on every operation on it fails with BadSequencer once
+// that sequencer is invalid (Chubby §2.6). If it is invalid now, SetSequencer fails with BadSequencer.
+// Earlier operations are not bound. A handle may be bound to several sequencers, one after the other.
 func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error {
 	for {
 		before, after, err := bindAtCell(ctx, h, s)
@@ -20,18 +19,16 @@ func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error 
 		if h.bind(before, after) {
 			return nil
 		}
-		// Another call has bound the handle meanwhile: bind the result of that.
+		// Another call has bound the handle meanwhile: bind that result.
 	}
 }
 
-// currentToken returns the token that names the handle in requests now.
 func (h *Handle) currentToken() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.currentTokenLocked()
 }
 
-// currentTokenLocked is currentToken; mu is held.
 func (h *Handle) currentTokenLocked() []byte {
 	if h.boundToken != nil {
 		return h.boundToken
@@ -39,9 +36,8 @@ func (h *Handle) currentTokenLocked() []byte {
 	return h.token
 }
 
-// openToken returns the token with which the handle was opened, bound to no
-// sequencer: for the library's own questions about the handle, which must not fail
-// because the lock that the handle is bound to was lost.
+// openToken returns the handle's token without a sequencer: the library's questions must not fail when the
+// bound lock is lost.
 func (h *Handle) openToken() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()

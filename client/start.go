@@ -11,15 +11,13 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// nonceSize is the number of random bytes that name a session before it has a number:
-// enough that no two clients choose the same.
+// nonceSize is the number of random bytes that name a session without a number yet, enough to be unique.
 const nonceSize = 16
 
-// New finds the master of a cell and opens a session with it. It keeps trying until
-// ctx ends, and then fails with Unavailable, or with Cancelled if ctx was cancelled, and
-// says which servers it asked and what each answered. If a server belongs to another cell, it fails with WrongCell at
-// once. ctx bounds New only: the session lives until Close, or until it is lost
-// (Done).
+// New finds the master of a cell and opens a session with it. It retries until ctx ends, and then fails with
+// Unavailable, or with Cancelled if ctx was cancelled; the error lists the servers and their answers. A
+// server of another cell is WrongCell at once. ctx bounds New only: the session lives until Close, or until
+// its loss (Done).
 func New(ctx context.Context, cfg Config) (*Client, error) {
 	cell, err := Dial(ctx, cfg)
 	if err != nil {
@@ -27,24 +25,22 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c, err := cell.NewSession(ctx, cfg.Session())
 	if err != nil {
-		_ = cell.Close() // it never fails
+		_ = cell.Close() // never fails
 		return nil, err
 	}
 	c.ownsCell = true
 	return c, nil
 }
 
-// NewSession opens a session over the connections of the Cell, as New does. The
-// sessions of a Cell share its connections and its search for the master, and nothing
-// else; what is a session's own in the Config of the Cell does not apply to them.
-// Close the Client before the Cell; Close of the Client leaves the Cell open.
+// NewSession opens a session over the connections of the Cell, as New does. The sessions of a Cell share only
+// its connections and its search for the master; the session's part of the Cell's Config does not apply to
+// them. Close
+// the Client before the Cell; the Client's Close leaves the Cell open.
 //
-// A Cell has at most 1,000 sessions; beyond that NewSession fails with QuotaExceeded.
-// Of the requests of all of them for locks, 1,000 are in queues at a time (see
-// Handle.Acquire). Of their reads, changes and cleanup calls (Release, Close of a
-// handle) 200, 256 and 128 are in flight; others wait for those. KeepAlives wait for
-// none of them: they have a connection of their own, which they share with cleanup
-// calls only.
+// A Cell has at most 1,000 sessions; beyond that NewSession fails with QuotaExceeded. Of all their requests
+// for locks, 1,000 are in queues at a time (see Handle.Acquire). Of their reads, changes and cleanup calls
+// (Release, Close of a handle) 200, 256 and 128 are pending; others wait. KeepAlives never wait: they share a
+// separate connection with cleanup calls only.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.withSession(s).withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -76,7 +72,6 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 	return one, nil
 }
 
-// startGoroutines starts the goroutines for which Close waits.
 func (c *Client) startGoroutines(ctx context.Context) {
 	c.running.Go(c.session.watchClock)
 	c.keeper = newKeeper(ctx, c)
@@ -101,7 +96,7 @@ func (c *Client) startGoroutines(ctx context.Context) {
 func (c *Client) createSession(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // people read it, nothing depends on it
+		host = "unknown" // only people read it
 	}
 	request := &chubbypb.CreateSessionRequest{
 		Cell:     c.cfg.Cell,
@@ -118,8 +113,8 @@ func (c *Client) createSession(ctx context.Context) error {
 	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: rootPath(c.cell.cfg), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			request.Request = caller.GetRequest()
-			t.data.conn.Connect() // meanwhile, as calls over it will follow
-			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
+			t.data.conn.Connect() // meanwhile, as calls over it follow
+			sent := c.cfg.Clock() // of this attempt: the lease counts from the answered attempt
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
@@ -135,13 +130,10 @@ func (c *Client) createSession(ctx context.Context) error {
 	return err
 }
 
-// maxCloseTime bounds how long Close tries to reach the master while the lease runs.
-// A session that cannot be ended ends when its lease runs out.
+// maxCloseTime limits how long Close tries to reach the master. Otherwise the session ends with its lease.
 const maxCloseTime = 5 * time.Second
 
-// closeTimeout returns how long Close tries to reach the master. When the lease has
-// run out there is little to gain: the cell cannot be reached, or is about to end the
-// session itself.
+// closeTimeout returns how long Close tries to reach the master: after the lease little is gained.
 func (c *Client) closeTimeout() time.Duration {
 	if c.Left() <= 0 {
 		return CleanupTime
@@ -149,19 +141,15 @@ func (c *Client) closeTimeout() time.Duration {
 	return maxCloseTime
 }
 
-// Close ends the session, which frees its locks at once, closes the connections that
-// New has made for it, and returns when none of its goroutines runs any more. The
-// contexts of the locks are cancelled first; a caller of Close says that the work
-// under them has stopped. Close does not wait for what other calls have left to be
-// done in the background: the end of the session releases every lock and closes every
-// handle.
+// Close cancels the contexts of the locks, ends the session, which frees its locks at once, closes the
+// connections that New has made for it, and returns when its goroutines have ended. A caller of Close says
+// that the work under the locks has stopped. Close does not wait for other calls' background work: the end of
+// the session releases every lock and closes every handle.
 //
-// It tries to reach the master until the deadline of ctx, for 5 s at most; for
-// CleanupTime if ctx has been cancelled, also before the call (see CleanupContext),
-// or if the lease has run out. So it may be deferred with the context that a signal
-// ends. An error means that the cell may keep the session and its locks until lease
-// and lock-delay have passed; the client is closed nevertheless. Later calls of Close
-// do nothing and return the same.
+// It tries to reach the master until the deadline of ctx, for 5 s at most; for CleanupTime if ctx has been
+// cancelled, also before the call (see CleanupContext), or if the lease has run out. So defer it with the
+// context that a signal ends. After an error the cell may keep the session and its locks until lease and
+// lock-delay have passed, but the client is closed. Later calls return the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		ctx, cancel := newCleanupContext(ctx)
@@ -179,7 +167,8 @@ func (c *Client) Close(ctx context.Context) error {
 			c.closeError = &api.Error{Code: api.Unavailable, Op: "close the session", Path: rootPath(c.cell.cfg), Err: Closed,
 				Message: "it was abandoned, or its Cell closed before it, so that the cell could not be told; close the sessions of a Cell first"}
 		default:
-			// The cell has ended the session, and may wait for the acknowledgement, which the release of the locks allows.
+			// The cell has ended the session, and may wait for the acknowledgement, which the release of the
+			// locks allows.
 			select {
 			case <-c.keeper.done:
 			case <-ctx.Done():
@@ -189,7 +178,7 @@ func (c *Client) Close(ctx context.Context) error {
 		close(c.stopNotifier)
 		c.cell.sessions.remove(c.session)
 		if c.ownsCell {
-			_ = c.cell.Close() // it never fails
+			_ = c.cell.Close() // never fails
 		}
 		c.running.Wait()
 		c.cell.cfg.Meter.closed(c)
@@ -197,9 +186,8 @@ func (c *Client) Close(ctx context.Context) error {
 	return c.closeError
 }
 
-// endOwnSession ends this client's session at the cell. It names the latest epoch
-// that is known: masters refuse an earlier one so that a client learns of a fail-over
-// before it goes on, and this session does not go on.
+// endOwnSession ends this client's session at the cell. It names the latest known epoch, as masters refuse an
+// earlier one.
 func (c *Client) endOwnSession(ctx context.Context) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: rootPath(c.cell.cfg), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, of *chubbypb.Caller) error {

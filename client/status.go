@@ -18,56 +18,56 @@ import (
 type Status struct {
 	Cell     string
 	CellID   api.CellID
-	Master   string // the id of the master; empty if it is not among those that answer
-	Named    string // the id of the master that replicas name, which may not answer; empty if they know none
+	Master   string // the master's id; empty if it did not answer
+	Named    string // the id of the master that replicas name, answering or not; empty if unknown
 	Epoch    api.Epoch
 	Replicas []ReplicaStatus // by id
 	Sessions uint64
 	Nodes    uint64
 	Locks    uint64
-	Level    int // the feature level of the cell, by what the furthest of the replicas that answer have applied
+	Level    int // the cell's feature level, by the most advanced answering replica
 
-	Restored *Restoration // the last one, as the master says; nil if there was none
-	Acts     []Act        // that are under way, as the master says; of an outage, as the replica says that was the master
+	Restored *Restoration // the last one, as the master says, or nil
+	Acts     []Act        // in progress, as the master says; an outage, as the former master says
 }
 
-// Act is something of several steps that an operator or the master has begun, and that keeps others from something until it ends: a
+// Act is an operation of several steps, by an operator or the master, that blocks something until it ends: a
 // restore, during which no other can begin, a change of the replicas, or an outage.
 type Act struct {
 	Kind      string        // restore, joining, leaving or outage
-	Replica   string        // that is joining or leaving, or was the master
-	Principal string        // whose it is; empty if the master has begun it
-	Session   api.SessionID // in which a restore is done
-	SinceUnix int64         // when it was decided on, for people
+	Replica   string        // joining or leaving, or the former master
+	Principal string        // of the operator; empty if the master began it
+	Session   api.SessionID // of a restore
+	SinceUnix int64         // of the decision, for people
 	Sealed    bool          // of a restore: no session can begin before it has ended
-	Waits     string        // for what its next step waits, for people; empty if for nothing
+	Waits     string        // what its next step waits for, for people; else empty
 }
 
 // Restoration is a restore of a cell from a backup. Its times are for people.
 type Restoration struct {
 	AtUnix    int64
-	Counter   uint64 // the fencing counter then: nothing that was issued before is above it
-	Index     uint64 // of the last entry of the log that is in the backup
-	TakenUnix int64  // when the backup was made
-	Recovered string // the replica out of whose data directory it was made, of a cell that had lost its majority; empty if a master gave it
+	Counter   uint64 // the fencing counter then: no earlier token is above it
+	Index     uint64 // of the backup's last log entry
+	TakenUnix int64  // of the backup
+	Recovered string // the replica whose data directory it is from, of a cell that had lost its majority; empty for a master's backup
 }
 
 // ReplicaStatus is one replica of a cell.
 type ReplicaStatus struct {
-	ID        string // empty if it does not answer, and no other replica knows its address
-	Role      string // master, replica or candidate; empty if it does not answer
+	ID        string // empty without an answer, if no other replica knows its address
+	Role      string // master, replica or candidate; empty without an answer
 	Client    string // its address
 	Term      uint64
-	Last      uint64 // index of the last entry in its log
-	Applied   uint64 // index of the last entry applied
-	Lag       uint64 // how many entries fewer it has applied than the replica that has applied most
+	Last      uint64 // index of its last log entry
+	Applied   uint64 // index of its last applied entry
+	Lag       uint64 // entries behind the most advanced replica
 	Healthy   bool
 	Version   string
 	DiskFree  int64 // bytes
 	StateHash string
 	LogStore  string
-	MaxLevel  int   // the newest feature level that it knows
-	Err       error // why nothing more is known of it
+	MaxLevel  int   // the newest feature level it knows
+	Err       error // why the rest is unknown
 }
 
 // Member is one replica of a cell's configuration.
@@ -78,21 +78,21 @@ type Member struct {
 	HTTP   string `json:"http"`
 	Voter  bool   `json:"voter"`
 	Phase  string `json:"phase,omitempty"` // joining, leaving, SpareMember, or empty (see ChangeMembers)
-	Waits  string `json:"waits,omitempty"` // why it does not come further, as text for people; empty if it does, or no master has answered
+	Waits  string `json:"waits,omitempty"` // why it makes no progress, for people; empty if it does, or without a master's answer
 }
 
-// replicaView is what one replica says of itself and of its cell.
 type replicaView struct {
 	address string
 	status  *chubbypb.StatusReply
 	members []Member
 	err     error
-	refused bool // the connection was refused: nothing listens there
+	refused bool // connection refused: nothing listens there
 }
 
 func (v replicaView) isMaster() bool { return v.status.GetReplica().GetRole() == "master" }
 
-// compareAge orders views: those of later terms are newer, in one term the master's is, and else that of who has applied more.
+// compareAge orders views: a later term is newer, in one term the master's is, and else the one with more
+// applied entries.
 func (v replicaView) compareAge(other replicaView) int {
 	rank := func(v replicaView) uint64 {
 		if v.isMaster() {
@@ -104,8 +104,8 @@ func (v replicaView) compareAge(other replicaView) int {
 	return cmp.Or(cmp.Compare(mine.GetTerm(), theirs.GetTerm()), cmp.Compare(rank(v), rank(other)), cmp.Compare(mine.GetApplied(), theirs.GetApplied()))
 }
 
-// viewReplica asks one replica, for at most DialTimeout. Locate comes first, because
-// a server of another cell refuses it.
+// viewReplica asks one replica, for at most DialTimeout. Locate comes first, as another cell's server rejects
+// it.
 func viewReplica(ctx context.Context, c *Cell, address string) replicaView {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
@@ -133,9 +133,8 @@ func (v *replicaView) ask(ctx context.Context, t *target, cell string) error {
 	return err
 }
 
-// survey asks the servers of the cell, and the replicas that they name, all at once,
-// until a view is enough. It fails if no replica of the cell answers, with what each
-// said. Its goroutines have ended when it returns.
+// survey asks the servers of the cell, and the replicas that they name, all at once, until a view is enough.
+// If no replica of the cell answers, it fails with their reasons. Its goroutines have ended when it returns.
 func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) bool) ([]replicaView, error) {
 	servers, err := c.locator.addresses(ctx)
 	if err != nil {
@@ -148,7 +147,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	ctx, cancel := context.WithCancel(ctx)
 	arrived := make(chan replicaView)
 	asked := map[string]bool{}
-	// Close connections to replicas that are no members any more.
+	// Close connections to former members.
 	defer func() { c.pool.retain(append(slices.Collect(maps.Keys(asked)), c.locator.knownAddresses()...)) }()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -179,7 +178,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 			return views, nil
 		}
 		for _, m := range v.members {
-			if m.Phase != SpareMember { // it serves nobody yet
+			if m.Phase != SpareMember { // a spare serves no client yet
 				ask(m.Client)
 			}
 		}
@@ -190,8 +189,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	return views, nil
 }
 
-// nextView waits for a view. Once ctx has ended, it returns one that says that a
-// replica has not answered.
+// nextView waits for a view. After ctx it returns a view without an answer.
 func nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]bool, views []replicaView) replicaView {
 	select {
 	case v := <-arrived:
@@ -206,7 +204,6 @@ func nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]
 	return replicaView{}
 }
 
-// noAnswerError is the error of a survey that no replica of the cell has answered.
 func noAnswerError(ctx context.Context, cfg Config, op string, views []replicaView) error {
 	slices.SortFunc(views, func(a, b replicaView) int { return strings.Compare(a.address, b.address) })
 	var said, addresses []string
@@ -229,8 +226,8 @@ func noAnswerError(ctx context.Context, cfg Config, op string, views []replicaVi
 	return withOperation(e, op, rootPath(cfg))
 }
 
-// Members lists the replicas of the cell's configuration, by id, as the master says; if
-// none answers, as the replica says that has applied most.
+// Members lists the replicas of the cell's configuration, by id, as the master says; without its answer, as
+// the most advanced replica says.
 func (c *Cell) Members(ctx context.Context) ([]Member, error) {
 	views, err := c.survey(ctx, "list members", replicaView.isMaster)
 	if err != nil {
@@ -241,9 +238,9 @@ func (c *Cell) Members(ctx context.Context) ([]Member, error) {
 	return list, nil
 }
 
-// Status asks every replica of the cell about itself, those configured here and those
-// that the replicas name. Replicas that do not answer within Config.DialTimeout are
-// listed with the reason. It fails only if none answers.
+// Status asks every replica of the cell about itself, those configured here and those that the replicas name.
+// It lists replicas that do not answer within Config.DialTimeout with the reason. It fails only if none
+// answers.
 func (c *Cell) Status(ctx context.Context) (Status, error) {
 	views, err := c.survey(ctx, "ask for status", func(replicaView) bool { return false })
 	if err != nil {
@@ -267,7 +264,6 @@ func (c *Cell) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// addView adds one replica's view.
 func (s *Status) addView(v replicaView, names map[string]string) {
 	if v.err != nil {
 		s.Replicas = append(s.Replicas, ReplicaStatus{ID: names[v.address], Client: v.address, Err: v.err})
@@ -284,7 +280,7 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 	})
 	s.Cell, s.CellID = v.status.GetCell(), api.CellID(v.status.GetCellId())
 	s.Level = max(s.Level, int(v.status.GetLevel()))
-	// The master describes the cell. If two replicas say that they are the master, the one of the later epoch does.
+	// The master describes the cell. Of two claims, the later epoch's counts.
 	if epoch := api.Epoch(v.status.GetEpoch()); r.GetRole() == "master" && epoch >= s.Epoch {
 		s.Master, s.Epoch = r.GetId(), epoch
 		s.Sessions, s.Nodes, s.Locks = v.status.GetSessions(), v.status.GetNodes(), v.status.GetLocks()
@@ -294,7 +290,7 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 		}
 	}
 	if s.Master != "" && s.Master != r.GetId() {
-		return // an outage is over when there is a master
+		return // a master ends an outage
 	}
 	for _, a := range v.status.GetActs() {
 		s.Acts = append(s.Acts, Act{
@@ -315,7 +311,7 @@ func (s *Status) compareReplicas() {
 			r.Lag = furthest - r.Applied
 		}
 	}
-	// Replicas of which only an address is known come last.
+	// Replicas with only an address come last.
 	slices.SortFunc(s.Replicas, func(a, b ReplicaStatus) int {
 		if (a.ID == "") != (b.ID == "") {
 			return cmp.Compare(b.ID, a.ID)

@@ -12,20 +12,18 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// TLSFiles are the files, in PEM, by which a client and the replicas of a cell know each other:
-// the client's certificate (Cert) and its key (Key), and the authorities that have signed those
-// of the replicas (CA). CRL may name a revocation list of these authorities. They are read again
-// when they have changed, for each connection that is made.
+// TLSFiles are the files, in PEM, by which a client and the replicas of a cell know each other: the client's
+// certificate (Cert) and its key (Key), and the authorities that have signed the replicas' (CA). CRL may name
+// a revocation list of these authorities. Each new connection reads changed files again.
 type TLSFiles = certs.Files
 
 // encryption encrypts the connections of a Cell; nil if they are not.
 type encryption struct {
 	certificates *certs.Store
-	credentials  Credentials // nil if the certificate says who the client is
+	credentials  Credentials // nil if the certificate identifies the client
 	logger       *slog.Logger
 }
 
-// newEncryption reads the certificates that a configuration names, or that the variables or the file of cells do.
 func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
 	if cfg.NoTLS {
 		return nil, nil //nolint:nilnil // there is no encryption, and that is no error
@@ -49,7 +47,7 @@ func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
 	if e.credentials == nil && own.token != "" {
 		e.credentials = TokenFile(own.token)
 	}
-	if err := checkCredentials(ctx, e.credentials); err != nil { // before what is missing beside the token
+	if err := checkCredentials(ctx, e.credentials); err != nil { // before other missing files are reported
 		return nil, err
 	}
 	if err := own.check(); err != nil {
@@ -61,8 +59,8 @@ func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
 	return e, nil
 }
 
-// secure encrypts a connection to a replica, and closes it if the replica's certificate is not one for the host
-// that was dialled.
+// secure encrypts a connection to a replica, and closes it if the replica's certificate is not for the
+// dialled host.
 func (e *encryption) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	if e == nil {
 		return conn, nil
@@ -84,7 +82,7 @@ func (e *encryption) secure(ctx context.Context, conn net.Conn, address string) 
 	return encrypted, nil
 }
 
-// explainHandshake says what to do about an error of a handshake that time does not mend.
+// explainHandshake says what to do about a permanent error of a handshake.
 func explainHandshake(address string, err error) error {
 	var plain tls.RecordHeaderError
 	var unverified *tls.CertificateVerificationError

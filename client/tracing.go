@@ -13,20 +13,18 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// traceparent is the header that says to which trace a call belongs (W3C Trace Context).
+// traceparent is the header that names a call's trace (W3C Trace Context).
 const traceparent = "traceparent"
 
-// traceparentKey finds the traceparent of an attempt in its context. Calls that belong to none, such as KeepAlives, have none, whatever
-// the context is made of.
+// traceparentKey finds the traceparent of an attempt in its context; KeepAlives and other calls outside a
+// trace have none.
 type traceparentKey struct{}
 
-// traceparentOf returns the traceparent of an attempt, "" if it is not traced.
 func traceparentOf(ctx context.Context) string {
 	text, _ := ctx.Value(traceparentKey{}).(string)
 	return text
 }
 
-// tracing is how the calls of a client are traced: not at all if it is zero.
 type tracing struct{ provider trace.TracerProvider }
 
 func tracesOf(c Config) tracing { return tracing{c.Tracer} }
@@ -39,7 +37,6 @@ func (c tracing) traceparentOf() func(context.Context) string {
 	return traceparentOf
 }
 
-// traceOptions has gRPC send the traceparent of a call, if calls are traced.
 func (c tracing) traceOptions() []grpc.DialOption {
 	if c.provider == nil {
 		return nil
@@ -60,7 +57,7 @@ func (c tracing) traceOptions() []grpc.DialOption {
 	}
 }
 
-// untraced returns ctx without the span that is in it, for what goes on after the call has ended.
+// untraced returns ctx without its span, for work after the call has ended.
 func (c tracing) untraced(ctx context.Context) context.Context {
 	if c.provider == nil {
 		return ctx
@@ -68,13 +65,12 @@ func (c tracing) untraced(ctx context.Context) context.Context {
 	return context.WithValue(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), traceparentKey{}, "")
 }
 
-// spans makes the spans of a client. It is called only if there is a Tracer.
+// spans makes the spans of a client. It is called only with a Tracer.
 func (c tracing) spans() trace.Tracer {
 	return c.provider.Tracer("github.com/chubbylock/chubby/client")
 }
 
-// dispatchTraced is dispatchUntraced with a span for the call. What the library does by itself, over and over, has none: it belongs to no
-// call of the program.
+// dispatchTraced is dispatchUntraced with a span for the call. The library's own repeated work has none.
 func (d *dispatcher) dispatchTraced(ctx context.Context, k call) (outcome, error) {
 	if k.class == classRenewal || k.class == classAudit {
 		return d.dispatchUntraced(tracesOf(d.cfg).untraced(ctx), k)
@@ -98,7 +94,7 @@ func (d *dispatcher) dispatchTraced(ctx context.Context, k call) (outcome, error
 	return result, err
 }
 
-// attemptTraced is an attempt with a span, under which the master's are, if the call has one.
+// attemptTraced is an attempt with a span, the parent of the master's, if the call has one.
 func (d *dispatcher) attemptTraced(ctx context.Context, t *target, attempt func(context.Context) error) error {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return attempt(ctx)
@@ -115,7 +111,6 @@ func (d *dispatcher) attemptTraced(ctx context.Context, t *target, attempt func(
 	return err
 }
 
-// endWith notes how what a span is of has ended.
 func endWith(span trace.Span, err error) {
 	if err != nil && span.IsRecording() {
 		span.SetAttributes(attribute.String("chubby.code", api.CodeOf(err).String()))

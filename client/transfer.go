@@ -10,36 +10,34 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Transfer makes another replica the master, as an operator's act: the one with that
-// id, or, if to is empty, the one whose log is most complete. It returns the id of
-// the master at the end. Sessions and locks survive it as they survive any fail-over.
+// Transfer makes another replica the master, as an operator's act: the one with that id, or, if to is empty,
+// the one with the most complete log. It returns the id of the master at the end. Sessions and locks survive
+// it like any fail-over.
 //
-// The answer may be lost because the master steps down. So after a lost answer the
-// replicas are asked for the master: if another replica (the one wanted, if to names
-// one) is master in a later epoch than that in which the master was asked, that is
-// what was asked for, whatever brought it about. No master is asked twice in one
-// epoch: if it is still the master, or ctx ends before that is known, the error is
-// Uncertain, and it may yet hand over. Other errors are the master's, such as
-// PermissionDenied.
+// The stepping down may lose the answer. Then Transfer asks the replicas for the master: if another replica
+// (the wanted one, if to names one) is master in a later epoch than when the master was asked, it succeeds,
+// whatever the cause. It asks no master twice in one epoch: if that is still the master, or ctx ends before
+// the result is known, the error is Uncertain, and the master may yet hand over. Other errors are the
+// master's, such as PermissionDenied.
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
 	return TransferWith(ctx, c, TransferOptions{To: to})
 }
 
-// TransferOptions say how the mastership passes to another replica.
+// TransferOptions qualify TransferWith.
 type TransferOptions struct {
-	To  string // the replica that is to be the master; "" for the one whose log is most complete
+	To  string // the wanted master; "" for the replica with the most complete log
 	Why string // for the logs of the cell; at most api.MaxReason bytes
 
-	// Silent has the master hand over to nobody: it serves no calls any more and falls silent, as one does whose machine has lost its
-	// network, until the other replicas have found out and elected one of them. To means nothing then.
+	// Silent makes the master hand over to no replica: it stops serving and falls silent, as if cut off from
+	// the network, until the other replicas have noticed and elected one of them. It ignores To.
 	Silent bool
-	// Vacant is for how long, at most api.MaxOutage, the cell has no master before it falls silent. That ends early with ctx, with
-	// this process, and with the replica that was the master.
+	// Vacant is how long, at most api.MaxOutage, the cell has no master before it falls silent. That ends
+	// early with ctx, with this process, and with the former master's replica.
 	Vacant time.Duration
 }
 
-// TransferWith is [Client.Transfer] with more to say of it. With Silent the cell has no master for a while, not for this client either,
-// and the id may be empty; the master is asked for that once.
+// TransferWith is [Client.Transfer] with options. With Silent it asks the master once; the cell has no master
+// for a while, and the id may be empty.
 func TransferWith(ctx context.Context, c *Client, o TransferOptions) (master string, err error) {
 	const op = "transfer the mastership"
 	h := &transferCall{client: c, TransferOptions: o}
@@ -58,18 +56,16 @@ func TransferWith(ctx context.Context, c *Client, o TransferOptions) (master str
 	return "", err
 }
 
-// transferCall is one call of Transfer.
 type transferCall struct {
 	TransferOptions
 	client       *Client
-	askedEpoch   api.Epoch  // in which a master was last asked to hand over; 0 if none was
+	askedEpoch   api.Epoch  // in which a master was last asked, or 0
 	askedReplica string     // that master
 	lastError    *api.Error // that it answered
 	master       string     // the result
 	resultError  *api.Error // why there is no result
 }
 
-// askMaster asks the master to hand over, unless it is already the one that is wanted.
 func (h *transferCall) askMaster(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 	now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
 	if err != nil {

@@ -9,39 +9,38 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Txn is a transaction: changes of several files that are made together, if all of its conditions hold,
-// or else not at all. It is put together by chained calls, sends nothing before Commit, and is not safe
-// for concurrent use.
+// Txn is a transaction: changes of several files made together, if all of its conditions hold, or not at all.
+// Chained calls build it; it sends nothing before Commit, and is not safe for concurrent use.
 //
-// It has at most api.MaxTxnSteps conditions, and as many operations, and its paths and contents have
-// together at most api.MaxContents bytes. No two operations may name one path.
+// It has at most api.MaxTxnSteps conditions, and as many operations, and its paths and contents together at
+// most api.MaxContents bytes. No two operations may name one path.
 type Txn struct {
 	client     *Client
 	conditions []*chubbypb.TxnCondition
 	operations []*chubbypb.TxnOperation
 	touches    []api.Name
 	size       int
-	err        error // the first thing wrong with it
+	err        error // its first fault
 }
 
-// Txn begins to put a transaction together.
+// Txn begins a transaction.
 func (c *Client) Txn() *Txn { return &Txn{client: c} }
 
-// If has the transaction depend on conditions, all of which have to hold before its first operation:
+// If adds conditions, which must all hold before the transaction's first operation:
 //
-//   - IfGeneration(g): the contents of the file are at the generation g; 0 stands for no file.
+//   - IfGeneration(g): the contents of the file are at the generation g; 0 stands for an absent file.
 //   - IfInstance(g): the node is the instance g.
-//   - IfExists(): there is a node of that name.
-//   - IfSequencer(s): the sequencer is valid. It names its lock itself, and path is not looked at.
+//   - IfExists(): a node of that name exists.
+//   - IfSequencer(s): the sequencer is valid. It names its own lock, and path is ignored.
 //
-// Conditions on a node need the right to read or to write it; where there is none, one to the nearest
-// directory above. Those that depend on a file and are not changed by the transaction protect it from
-// what others write meanwhile, as a read that is repeated at the moment of the commit.
+// Conditions on a node need the right to read or to write it, or, if it is absent, the nearest directory
+// above. A condition on a file that the transaction does not change protects against concurrent writes, like
+// a repeated read at the commit.
 func (t *Txn) If(path string, conditions ...WriteOption) *Txn {
 	if len(conditions) == 0 {
 		return t.fail(api.InvalidArgument, path, "If was given no condition; give it IfExists() if any node will do")
 	}
-	for _, one := range conditions { // each by itself, so that of two of one kind both count
+	for _, one := range conditions { // separately, so that both of two of one kind count
 		o, err := optionsOf("commit", path, []WriteOption{one})
 		c := &chubbypb.TxnCondition{Path: path}
 		switch {
@@ -69,9 +68,9 @@ func (t *Txn) If(path string, conditions ...WriteOption) *Txn {
 	return t
 }
 
-// Put has the transaction replace the whole contents of a file, and create it if it is absent, in a
-// directory that exists by then. Options are conditions, as in If. The contents must not be changed
-// before Commit has returned.
+// Put replaces the whole contents of a file in the transaction, and creates an absent one, in a directory
+// that exists by then. Options are conditions, as in If. Keep the contents unchanged until Commit has
+// returned.
 func (t *Txn) Put(path string, contents []byte, options ...WriteOption) *Txn {
 	return t.operate(chubbypb.TxnAction_TXN_ACTION_PUT, path, contents, options)
 }
@@ -81,29 +80,28 @@ func (t *Txn) Create(path string, contents []byte, options ...WriteOption) *Txn 
 	return t.operate(chubbypb.TxnAction_TXN_ACTION_CREATE, path, contents, options)
 }
 
-// Delete has the transaction delete a file, or a directory that is empty by then. The node must exist,
-// else the transaction is refused with NotFound; and with LockHeld if anybody holds its lock, this
-// session included, unless that is kept and not used (OpenOptions.CacheLock). Options are conditions,
-// as in If.
+// Delete deletes a file, or a directory that is empty by then, in the transaction. The transaction is refused
+// with NotFound for an absent node, and with LockHeld if any session, also this one, holds its lock, unless
+// the lock is kept and unused (OpenOptions.CacheLock). Options are conditions, as in If.
 func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 	return t.operate(chubbypb.TxnAction_TXN_ACTION_DELETE, path, nil, options)
 }
 
-// Commit makes the changes, and returns the new metadata of each file that was written: one Stat for
-// each operation, in the order in which they were given; the zero Stat for a Delete. Any error but
-// Uncertain and SessionExpired says that nothing was done, and Error.Path, which condition or operation it is about:
+// Commit makes the changes, and returns the new metadata of the written files: one Stat for each operation,
+// in order; the zero Stat for a Delete. Any error except Uncertain and SessionExpired says that nothing was
+// done, and Error.Path which condition or operation it is about:
 //
 //   - GenerationMismatch: a condition on a file does not hold; get the files again, and begin anew.
-//   - BadSequencer: a sequencer is not valid, or not any more.
+//   - BadSequencer: a sequencer is invalid.
 //   - The codes of Put and Delete: an operation cannot be done.
-//   - PermissionDenied: of a condition, too, for want of the right to look at the file. Of a file
-//     that is there no more is told than of one that is absent.
-//   - TooLarge, InvalidArgument: of the transaction itself; and of a cell that cannot do transactions
-//     yet, because it runs an older version of Chubby (OlderMaster) or its upgrade is not finished.
+//   - PermissionDenied: also of a condition, without the right to look at the file. It does not reveal
+//     whether the file exists.
+//   - TooLarge, InvalidArgument: of the transaction itself; and of a cell that cannot do transactions yet,
+//     because of an older version of Chubby (OlderMaster) or an unfinished upgrade.
 //
-// If ctx ends before an answer, the error is Uncertain: all of it may have been done, or may be done
-// yet, but will not be after any later change of this client. A Txn may be committed again, as a new
-// request, and more may be added to it before.
+// If ctx ends before an answer, the error is Uncertain: all of it may have been done, or may still be done,
+// but not after any later change of this client. A Txn may be committed again, as a new request, and extended
+// before.
 func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 	if err := t.check(); err != nil {
 		return nil, err
@@ -126,7 +124,6 @@ func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 	return stats, nil
 }
 
-// operate adds an operation, and its conditions.
 func (t *Txn) operate(action chubbypb.TxnAction, path string, contents []byte, options []WriteOption) *Txn {
 	if len(options) > 0 {
 		t.If(path, options...)
@@ -144,7 +141,7 @@ func (t *Txn) operate(action chubbypb.TxnAction, path string, contents []byte, o
 	return t
 }
 
-// parse checks a path; ok is false if anything is wrong with the transaction.
+// parse checks a path; ok is false if the transaction has any fault.
 func (t *Txn) parse(path string) (p api.Path, ok bool) {
 	p, err := t.client.cell.parsePath("commit", path)
 	if err != nil {
@@ -164,7 +161,6 @@ func (t *Txn) fail(code api.Code, path, format string, args ...any) *Txn {
 	return t.failWith(&api.Error{Code: code, Op: "commit", Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// check returns what is wrong with the transaction as a whole.
 func (t *Txn) check() error {
 	switch conditions, operations := len(t.conditions), len(t.operations); {
 	case t.err != nil:
@@ -180,7 +176,7 @@ func (t *Txn) check() error {
 	return t.err
 }
 
-// path is what errors are about that concern no operation: the first of them.
+// path is the path of errors about no operation: the first operation's.
 func (t *Txn) path() string {
 	for _, o := range t.operations {
 		return o.GetPath()
@@ -191,14 +187,14 @@ func (t *Txn) path() string {
 	return ""
 }
 
-// touched returns the nodes that the transaction may change, each once. The list is the caller's own: that of an
-// earlier Commit may still be in use, if it had no answer.
+// touched returns the nodes that the transaction may change, each once. The list is the caller's own: an
+// earlier Commit without an answer may still use its list.
 func (t *Txn) touched() []api.Name {
 	//mutant: slices.Sort(t.touches); return slices.Compact(t.touches) //by TestTxnAgainAfterDoubt of ./cell
 	return slices.Compact(slices.Sorted(slices.Values(t.touches)))
 }
 
-// effectOf returns what a transaction has changed: contents only, if all of its files were there before.
+// effectOf returns the changes of a transaction: contents only, if all of its files existed.
 func effectOf(stats []api.Stat) changeEffect {
 	for _, s := range stats {
 		//mutant: if s.Instance == s.Content && false { //by TestTxnLeavesNothingOldInCaches of ./cell
@@ -212,12 +208,11 @@ func effectOf(stats []api.Stat) changeEffect {
 	return effectContents
 }
 
-// statsOf decodes the metadata of what was written.
 func statsOf(list []*chubbypb.Stat) ([]api.Stat, error) {
 	stats := make([]api.Stat, len(list))
 	for i, s := range list {
 		if s.GetPath() == "" {
-			continue // of a node that was deleted
+			continue // of a deleted node
 		}
 		var err error
 		if stats[i], err = s.Stat(); err != nil {

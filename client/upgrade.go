@@ -10,28 +10,27 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Upgrade is how far a cell has come with the upgrade of its replicas.
+// Upgrade is the state of a cell's upgrade.
 type Upgrade struct {
 	Level   int           // the feature level of the cell
-	Newest  int           // the newest that any of its replicas knows
+	Newest  int           // the newest level that any replica knows
 	Members []MemberLevel // every member of the cell, by id
 }
 
 // MemberLevel is the newest feature level that a member of a cell knows.
 type MemberLevel struct {
 	ID       string
-	MaxLevel int // 0 if it did not answer
+	MaxLevel int // 0 without an answer
 }
 
-// FinishUpgrade raises the feature level of the cell to the newest that its replicas know,
-// as an operator's act. The master asks all of them first. If one does not answer, or does
-// not know that level, nothing is changed, and the error is Unavailable and names each;
-// the Upgrade is returned all the same. If all know it, and the cell has that level
-// already, there is nothing to do. Afterwards no replica can go back to a binary that does
-// not know the level. The other errors are PermissionDenied and those of every change.
+// FinishUpgrade raises the feature level of the cell to the newest that its replicas know, as an operator's
+// act. The master asks all of them first. If one does not answer, or does not know that level, nothing
+// changes, and the error is Unavailable and names each; the Upgrade is returned too. Nothing changes either
+// if the cell already has that level. Afterwards no replica can go back to a binary without the level. The
+// other errors are PermissionDenied and those of every change.
 //
-// A replica in without need not answer: it is lost for good, and is going to be replaced (ChangeMembers). If it comes back with a binary
-// that does not know the level, it cannot take part any more.
+// A replica in without need not answer: it is permanently lost, and will be replaced (ChangeMembers). If it
+// returns with a binary without the level, it cannot take part any more.
 func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade, error) {
 	const op = "finish the upgrade"
 	var u Upgrade
@@ -53,8 +52,7 @@ func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade,
 	return u, err
 }
 
-// missing says which members are not known to know the newest level, "" if there are none.
-// One that does not answer may know a newer level than the others.
+// missing lists the members not known to know the newest level, or "". A silent one may know a newer one.
 func (u Upgrade) missing(without []string) string {
 	var which []string
 	for _, m := range u.Members {

@@ -11,20 +11,16 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// A request with text that is not UTF-8 cannot be encoded. That is reported with a code
-// that is also used for faults of either side, after which another attempt may succeed. Here
-// none can, so such a request fails with InvalidArgument, which is an answer.
+// A request with text that is not UTF-8 cannot be encoded. gRPC reports that with a code after which another
+// attempt may succeed. Here none can, so such a request fails with InvalidArgument, which is an answer.
 
-// textStream is a stream whose SendMsg explains why a request could not be sent.
 type textStream struct{ grpc.ClientStream }
 
-// SendMsg sends a request.
 func (s textStream) SendMsg(request any) error {
 	return explainText(request, s.ClientStream.SendMsg(request))
 }
 
-// explainText returns err, or, if a field of the request is not UTF-8, an error that
-// says which.
+// explainText returns err, or an error that names the field of the request that is not UTF-8.
 func explainText(request any, err error) error {
 	//mutant: if status.Code(err) == codes.Internal {
 	if status.Code(err) != codes.Internal {

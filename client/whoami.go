@@ -8,18 +8,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Identity is whom a cell takes a client for.
+// Identity is a client's identity as the cell sees it.
 type Identity struct {
-	// Principal is the name that the cell has found in what the client shows. It is empty where
-	// clients do not have to say who they are: there a session has the principal that
-	// Config.As says, if the cell believes it, or else "anonymous".
+	// Principal is the name that the cell has found in the client's proof. It is empty where clients do not
+	// identify themselves: there a session has the principal of Config.As, if the cell believes it, or else
+	// "anonymous".
 	Principal string
-	// By is what the client shows: "certificate" or "token"; empty if it shows nothing.
+	// By is the client's proof: "certificate" or "token"; else empty.
 	By string
 }
 
-// Identify asks the master for whom it takes the client. The errors are Unauthenticated if what the client shows does not count,
-// and Unavailable. A cell of version 0.1.0 asks nobody who he is.
+// Identify asks the master for the client's identity. The errors are Unauthenticated if the client's proof
+// does not count, and Unavailable. A cell of version 0.1.0 identifies no client.
 func Identify(ctx context.Context, c *Cell) (Identity, error) {
 	var id Identity
 	err := c.ask(ctx, "identify", rootPath(c.cfg), func(ctx context.Context, t *target) error {

@@ -9,7 +9,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// nameHolders adds to the text of a refusal who holds the lock, and why.
 func nameHolders(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) == 0 {
@@ -20,7 +19,6 @@ func nameHolders(err error) error {
 	return &own
 }
 
-// maxNamed is how many holders a message names.
 const maxNamed = 3
 
 // whoHolds describes the holders: "ann on web3 (pid 4711, s42: deploy)".

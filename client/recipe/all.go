@@ -13,56 +13,52 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Locks are several locks of one cell, held together. Release them, also when one was lost.
+// Locks are several locks of one cell, held together. Release them, also after one was lost.
 type Locks struct {
 	ctx    context.Context //nolint:containedctx // it is that of the locks, handed out by Context
 	cancel context.CancelCauseFunc
-	held   []*held // in the order of their names
+	held   []*held // by name
 	end    ending
 }
 
 // AllOptions qualify AcquireAll.
 type AllOptions struct {
-	// Shared are paths of locks that are taken in shared mode, besides those that are taken in exclusive
-	// mode: of what is only read.
+	// Shared are the paths of locks taken in shared mode, for files that are only read.
 	Shared []string
-	// LockDelay is how long nobody may have the locks of a holder that has failed, after its lease: at most
-	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
+	// LockDelay blocks the locks of a failed holder after its lease: at most api.MaxLockDelay. Zero is
+	// api.DefaultLockDelay; NoLockDelay is for servers that check sequencers.
 	LockDelay time.Duration
-	// Reason is shown to those who look who holds the locks; at most api.MaxReason bytes.
+	// Reason is shown in listings of holders; at most api.MaxReason bytes.
 	Reason string
-	// Try does not wait: if a lock is held or delayed, those that it has are released, and the error is
-	// LockHeld or LockDelayed, as of client.Handle.TryAcquire.
+	// Try does not wait. If a lock is held or delayed, AcquireAll releases the others and returns LockHeld or
+	// LockDelayed (client.Handle.TryAcquire).
 	Try bool
-	// Quiet has the request ask no holder to let go (client.Quiet): with Try, if it is not repeated.
+	// Quiet asks no holder to let go (client.Quiet). With Try it is for a single attempt.
 	Quiet bool
-	// Owner has the request fail with Deadlock where waiting would never end (client.DetectDeadlock), among
-	// all who name an owner. Empty is none.
+	// Owner makes the request fail with Deadlock where waiting would never end (client.DetectDeadlock), among
+	// requests that name an owner.
 	Owner string
-	// OnQueued is called as client.OnQueued says, with the path of the lock that is waited for. It must not
-	// block.
+	// OnQueued is client.OnQueued, with the path of the lock that is waited for. It must not block.
 	OnQueued func(path string, q client.Queued)
 }
 
-// AcquireAll takes the locks of several files, which are created if they are absent, and returns when
-// it has all of them: two-phase locking over the locks of the cell. It is all or nothing: if ctx ends
-// before, or one cannot be had, or one is lost meanwhile, those it has are released, and the error says
-// which it was.
+// AcquireAll takes the locks of several files, creating absent ones: two-phase locking. It is all or nothing:
+// if ctx ends, or a lock cannot be had or is lost meanwhile, it releases the others, and the error names the
+// lock.
 //
-// There is no deadlock among those who take locks with one AcquireAll each, since all take them in the
-// order of their names in the cell, and who waits for one holds none that comes after it. There may be
-// one with those who hold another lock while they call it. Locks are held while later ones are waited
-// for; whoever needs two that are rarely free holds up others for long.
+// Callers with one AcquireAll each cannot deadlock, as all take locks in the order of their names in the
+// cell. Callers that already hold another lock can. AcquireAll holds early locks while it waits for later
+// ones.
 //
-// The paths are all in the cell of the client; another's is WrongCell. One that is there twice, also
-// by another name of the cell, is InvalidArgument.
+// A path of another cell than the client's is WrongCell. A path given twice, also under another name of the
+// cell, is InvalidArgument.
 func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOptions) (*Locks, error) {
 	wants, err := inOrder(paths, o.Shared)
 	if err != nil {
 		return nil, err
 	}
 	handles := make([]*client.Handle, 0, len(wants))
-	for _, w := range wants { // first, so that nothing is held while a path turns out to be bad
+	for _, w := range wants { // first, so that a bad path is found before anything is held
 		h, err := c.Open(ctx, w.path.String(), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
 		if err != nil {
 			leave(ctx, handles...)
@@ -71,11 +67,11 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 		handles = append(handles, h)
 	}
 	all := &Locks{}
-	waiting := ctx // ends when a lock that it has is lost
+	waiting := ctx // ends when a lock is lost
 	for i, w := range wants {
 		l, err := o.acquire(waiting, handles[i], w.mode)
 		if err != nil {
-			why := context.Cause(waiting) // before the release, which ends the contexts of the others too
+			why := context.Cause(waiting) // before the release, which ends the other contexts too
 			leave(ctx, handles[i:]...)
 			_ = all.release(ctx)
 			//mutant: why = context.Cause(waiting); if ctx.Err() == nil && why != nil { //by TestOneOfSeveralIsDeleted of ./client/recipe
@@ -90,7 +86,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 		defer stop()
 	}
 	all.begin()
-	if all.ctx.Err() != nil { // one was lost in the last moment
+	if all.ctx.Err() != nil { // one was just lost
 		why := context.Cause(all.ctx)
 		_ = all.Release(ctx)
 		return nil, why
@@ -98,7 +94,6 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	return all, nil
 }
 
-// acquire takes one of the locks.
 func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.LockMode) (*client.Lock, error) {
 	options := []client.LockOption{client.Reason(o.Reason)}
 	if o.Owner != "" {
@@ -117,7 +112,6 @@ func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.Lock
 	return h.Acquire(ctx, mode, options...)
 }
 
-// begin makes the context. It has no sequencer, as there are several.
 func (l *Locks) begin() {
 	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(l.held[0].lock.Context(), nil))
 	for _, h := range l.held[1:] {
@@ -126,13 +120,12 @@ func (l *Locks) begin() {
 	}
 }
 
-// want is one lock that is to be taken.
 type want struct {
 	path api.Path
 	mode api.LockMode
 }
 
-// inOrder returns the locks in the order in which everybody takes them.
+// inOrder returns the locks in the order in which all callers take them.
 func inOrder(exclusive, shared []string) ([]want, error) {
 	bad := func(path, message string) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: path, Message: message}
@@ -162,14 +155,14 @@ func inOrder(exclusive, shared []string) ([]want, error) {
 	return wants, nil
 }
 
-// Context is that of the work under the locks. It ends, with the cause, when that of any of the locks
-// does (client.Lock.Context). sequencer.FromContext finds none in it: see Sequencers.
+// Context ends, with the cause, when the context of any lock does (client.Lock.Context).
+// sequencer.FromContext finds nothing in it: see Sequencers.
 func (l *Locks) Context() context.Context { return l.ctx }
 
 // Done is closed when Context ends.
 func (l *Locks) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Err checks the clock, and returns why the locks may not be relied on any more, nil while all of them may.
+// Err checks the clock, and returns why a lock is unreliable, or nil.
 func (l *Locks) Err() error {
 	for _, h := range l.held {
 		if err := h.lock.Err(); err != nil {
@@ -179,8 +172,7 @@ func (l *Locks) Err() error {
 	return context.Cause(l.ctx)
 }
 
-// Sequencers returns those of the locks, in the order of their names in the cell: a server that the
-// work goes to checks that of the lock that protects it.
+// Sequencers returns those of the locks, by name. A server checks the one of the lock that protects it.
 func (l *Locks) Sequencers() []sequencer.Sequencer {
 	var list []sequencer.Sequencer
 	for _, h := range l.held {
@@ -189,8 +181,7 @@ func (l *Locks) Sequencers() []sequencer.Sequencer {
 	return list
 }
 
-// Locks returns the locks, in the order of their names in the cell, for their tokens. They are not to be
-// released but by Release.
+// Locks returns the locks, by name, for their tokens. Only Release releases them.
 func (l *Locks) Locks() []*client.Lock {
 	var list []*client.Lock
 	for _, h := range l.held {
@@ -199,9 +190,9 @@ func (l *Locks) Locks() []*client.Lock {
 	return list
 }
 
-// Release releases the locks, the last first; the context ends before. Nil means that all were held
-// until now; else it is the errors of those that were not (client.Lock.Release). If ctx ends before the
-// cell has answered it is Uncertain, and goes on in the background; another call waits for it again.
+// Release ends the context, then releases the locks, the last first. Nil means that all were held until now;
+// other errors are client.Lock.Release's. Without an answer before the end of ctx it is
+// Uncertain, and goes on in the background; another call waits for it again.
 func (l *Locks) Release(ctx context.Context) error {
 	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].handle.Path(), Err: client.LockReleased, Message: "the locks were released"})
 	return l.release(ctx)

@@ -15,15 +15,14 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// mark says that an operator has chosen a candidate, and when. The later one counts.
+// mark says that an operator has chosen a candidate. The later mark counts.
 type mark struct {
 	Reign uint64 `json:"reign"` // the token of the lock then
-	Turn  int    `json:"turn"`  // counts those who were chosen in that reign
+	Turn  int    `json:"turn"`  // counts choices in that reign
 }
 
-// rank orders the candidates of an election.
 type rank struct {
-	chosen   mark // zero: nobody has chosen it
+	chosen   mark // zero: not chosen
 	priority int
 }
 
@@ -35,8 +34,8 @@ func (r record) rank() rank {
 	return k
 }
 
-// room refuses a candidate whose record would be too large for a file once it says that the candidate was chosen,
-// or elected: if a primary could not say that it is one, those of lower rank would take it for a candidate.
+// room rejects a candidate whose record would exceed a file once it says "chosen" or "elected". Candidates of
+// lower rank would overlook a primary that cannot say so.
 func (r record) room() error {
 	value := len(r.value())
 	r.Chosen, r.Elected = &mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
@@ -51,22 +50,21 @@ func (k rank) compare(o rank) int {
 	return cmp.Or(cmp.Compare(k.chosen.Reign, o.chosen.Reign), cmp.Compare(k.chosen.Turn, o.chosen.Turn), cmp.Compare(k.priority, o.priority))
 }
 
-// candidatesOf returns the directory in which the candidates of an election are registered.
 func candidatesOf(path string) string { return path + ".candidates" }
 
-// Candidate is one who takes part in an election.
+// Candidate is a participant in an election.
 type Candidate struct {
 	Member
 	Priority int
-	Rank     int  // 1 is the next primary; those of the same rank come in the order in which they wait for the lock. 0 of the primary
-	Chosen   bool // by Nominate or HandOver, for the next reign
-	Primary  bool // it is the primary
+	Rank     int  // 1 is the next primary; equal ranks come in lock-queue order; 0 for the primary
+	Chosen   bool // for the next reign, by Nominate or HandOver
+	Primary  bool
 }
 
-// Candidates lists who takes part in an election: the primary first, then by rank, and those of the same rank in the
-// order in which they wait for the lock, as far as the cell lists who waits (api.MaxListed); those who do not wait
-// come last. The value of the primary is the contents of the file. A primary that does not use Campaign is listed with its session, and has
-// no Name. It costs what Members does, and four calls.
+// Candidates lists the participants of an election: the primary first, then by rank. Equal ranks come in
+// lock-queue order, as far as the cell lists it (api.MaxListed); candidates that do not wait come last. The
+// primary's value is the contents of the file. A primary without Campaign has no Name. The cost is that of
+// Members and four calls.
 func Candidates(ctx context.Context, c *client.Client, path string) ([]Candidate, error) {
 	list, err := candidates(ctx, c, path)
 	return list, ended(ctx, err, "list candidates", path)
@@ -117,7 +115,7 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	return append(primary, list...), nil
 }
 
-// placesOf returns the places of candidates in the queue for a lock. Those of one session have one, the first.
+// placesOf returns candidates' places in a lock's queue. Candidates of one session share the first.
 func placesOf(l client.LockInfo) func(k Candidate) int {
 	places := map[api.SessionID]int{}
 	for i, w := range l.Waiters {
@@ -133,8 +131,7 @@ func placesOf(l client.LockInfo) func(k Candidate) int {
 	}
 }
 
-// stranger returns a primary that has not said that it is the primary, and the other candidates: one on the list that
-// has not said so yet, or one that is not registered.
+// stranger returns a primary that has not declared itself, listed or unregistered, and the other candidates.
 func stranger(ctx context.Context, c *client.Client, path string, who api.Holder, list []Candidate) (one Candidate, others []Candidate, err error) {
 	if at := slices.IndexFunc(list, func(o Candidate) bool { return o.Session == who.Session }); at >= 0 {
 		one = list[at]
@@ -146,8 +143,8 @@ func stranger(ctx context.Context, c *client.Client, path string, who api.Holder
 	return one, list, err
 }
 
-// valueOf returns the contents of an election's file, or known if there is none any more. A primary may have
-// changed its value since it was a candidate (Primary.SetValue).
+// valueOf returns the contents of an election's file, which the primary may have changed (Primary.SetValue),
+// or known if the file is gone.
 func valueOf(ctx context.Context, c *client.Client, path string, known []byte) ([]byte, error) {
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
 	if err == nil {
@@ -163,10 +160,9 @@ func valueOf(ctx context.Context, c *client.Client, path string, known []byte) (
 	return nil, err
 }
 
-// Nominate chooses the candidate who is to be the next primary, as an operator's act: it ranks before
-// all others until there is a primary, and the present primary's Asked is closed. Of several who are
-// chosen the last one counts. If no candidate has that name, it is NotFound, which names those who are
-// there. Nil also if it has become the primary meanwhile.
+// Nominate chooses the next primary, as an operator's act. The candidate ranks first until there is a
+// primary, and the present primary's Asked is closed. The last choice counts. If no candidate has that name,
+// the error is NotFound and names the candidates. Nil can also mean that it is the primary already.
 func Nominate(ctx context.Context, c *client.Client, path, name string) error {
 	return ended(ctx, nominate(ctx, c, path, name), "nominate "+name, path)
 }
@@ -189,7 +185,7 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		}
 		switch elected, reign := list[at].record.Elected, uint64(before.Lock.Generation); {
 		case elected > reign, again && elected == reign:
-			return nil // it has become the primary meanwhile
+			return nil // it is the primary already
 		case elected != 0:
 			return unknownCandidate(path, name, list)
 		}
@@ -201,13 +197,13 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		}
 		err = remark(ctx, c, r.dir, list[at], &chosen)
 		if gone(err) || errors.Is(err, api.GenerationMismatch) || errors.Is(err, api.Exists) {
-			continue // look again
+			continue
 		}
 		if err != nil {
 			return err
 		}
-		// A new primary takes what was chosen before its reign for what led to it. Whether it is the one that was
-		// chosen, its session does not tell: it may have several candidates.
+		// A new primary takes earlier marks as the reason for its reign. Its session, which may have several
+		// candidates, does not tell whether it is the chosen one.
 		after, err := c.Cell().Explain(ctx, path)
 		if err != nil || after.Lock.Generation == before.Lock.Generation {
 			return err
@@ -233,7 +229,7 @@ func unknownCandidate(path, name string, list []*entry) error {
 	return &api.Error{Code: api.NotFound, Op: "nominate", Path: path, Message: fmt.Sprintf("%q is no candidate; %s", name, who)}
 }
 
-// remark changes whether a candidate is chosen, if its file is still as it was read.
+// remark changes whether a candidate is chosen, if its file is unchanged.
 func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen *mark) error {
 	h, err := c.Open(ctx, dir+"/"+e.name, client.OpenOptions{Write: true, Kind: api.File})
 	if err != nil {
@@ -246,8 +242,8 @@ func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen 
 	return err
 }
 
-// ghosts are sessions that are over, whose candidates' files are there still, because a reader has them open.
-// No session has the number of one before.
+// ghosts are ended sessions whose candidates' files remain because a reader has them open. No session reuses
+// a number.
 type ghosts struct {
 	mu   sync.Mutex // guards over
 	over map[api.SessionID]bool
@@ -255,14 +251,12 @@ type ghosts struct {
 
 func newGhosts() *ghosts { return &ghosts{over: map[api.SessionID]bool{}} }
 
-// has reports whether the session of a record is known to be over.
 func (g *ghosts) has(r record) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.over[r.session()]
 }
 
-// find asks the cell whether the session of a candidate, who was listed before, is over.
 func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over bool, err error) {
 	_, found, err := c.Cell().FindSession(ctx, r.session())
 	if err != nil || found {
@@ -274,7 +268,6 @@ func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over boo
 	return true, nil
 }
 
-// keep forgets those whose files are gone.
 func (g *ghosts) keep(list []*entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -283,20 +276,20 @@ func (g *ghosts) keep(list []*entry) {
 	})
 }
 
-// standing is whether a candidate may queue for the lock, as far as it knows.
+// standing is whether a candidate may queue for the lock, to its knowledge.
 type standing struct {
-	mu      sync.Mutex // guards what follows
-	looks   uint64     // begun
-	newest  uint64     // look that was taken into account
+	mu      sync.Mutex // guards all below
+	looks   uint64
+	newest  uint64 // the newest look applied
 	free    context.Context
-	busy    context.CancelCauseFunc // ends free; nil while another ranks before
-	err     error                   // why the candidate stands no more: looking failed, or its registration ended
-	changed chan struct{}           // closed and replaced when any of these changes
+	busy    context.CancelCauseFunc // ends free; nil while outranked
+	err     error                   // why the candidacy ended: a look failed, or the registration ended
+	changed chan struct{}           // closed and replaced at each change
 }
 
 func newStanding() *standing { return &standing{changed: make(chan struct{})} }
 
-// begin numbers a look, so that what came of an older one does not undo what came of a newer.
+// begin numbers a look, so that an older result does not overwrite a newer one.
 func (s *standing) begin() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,10 +297,8 @@ func (s *standing) begin() uint64 {
 	return s.looks
 }
 
-// outranked is the cause of the end of a candidate's turn.
 func outranked() error { return api.Errorf(api.Cancelled, "another candidate ranks before this one") }
 
-// found takes note of what came of a look.
 func (s *standing) found(look uint64, behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,8 +318,7 @@ func (s *standing) found(look uint64, behind bool) {
 	s.broadcast()
 }
 
-// fail takes note that there will be no more looks, or that the candidate is not registered any more. The first
-// error counts.
+// fail records that looks or the registration ended. The first error counts.
 func (s *standing) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,7 +337,7 @@ func (s *standing) broadcast() {
 	s.changed = make(chan struct{})
 }
 
-// awaitTurn waits until nobody ranks before the candidate, and returns a context that ends when somebody does.
+// awaitTurn waits until no candidate ranks before this one. Its context ends when one does.
 func (s *standing) awaitTurn(ctx context.Context) (context.Context, error) {
 	for {
 		s.mu.Lock()

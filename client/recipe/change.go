@@ -9,21 +9,20 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// ChangeKind is what has happened to a node.
+// ChangeKind says what has happened to a node.
 type ChangeKind uint8
 
 const (
-	// Created: there is the node. It was there when Watch began, or was created since; or
-	// one was deleted and another created, whose Stat.Instance is greater.
+	// Created: the node existed when Watch began, or was created since. A node deleted and created again has
+	// a greater Stat.Instance.
 	Created ChangeKind = 1
-	// Modified: the contents of the file have changed; or a child of the directory was
-	// added or removed, or its contents have changed.
+	// Modified: the contents of the file have changed, or a child of the directory was added, removed or
+	// changed.
 	Modified ChangeKind = 2
-	// Deleted: there is no such node, or none any more.
+	// Deleted: the node does not exist.
 	Deleted ChangeKind = 3
-	// Restarted: changes may have been missed, because another master serves, or because
-	// the loop took so long that events were dropped. The Change is what there is now,
-	// whether it is another than before or not.
+	// Restarted: changes may have been missed, because another master serves or a slow loop lost events. The
+	// Change is the present version, changed or not.
 	Restarted ChangeKind = 4
 )
 
@@ -42,31 +41,26 @@ func (k ChangeKind) String() string {
 	return "unknown"
 }
 
-// Change is one version of a file or a directory, whole.
+// Change is one whole version of a file or a directory.
 type Change struct {
 	Kind     ChangeKind
-	Stat     api.Stat   // of the file (see client.Handle.Stat), or of the directory when it was opened; zero if Deleted
+	Stat     api.Stat   // of the file (client.Handle.Stat), or of the directory when it was opened; zero if Deleted
 	Contents []byte     // of a file; nil otherwise
-	Children []api.Stat // of a directory, by name (see client.Handle.ReadDir)
+	Children []api.Stat // by name (client.Handle.ReadDir)
 }
 
-// Watch ranges over the versions of a file or a directory: over the present one at once, and
-// over another whenever there is one. It goes on when the node is deleted, waits until
-// one of that name is created, a file or a directory, and goes on through fail-overs of the
-// master. What comes last is the error that ended it: of ctx, of the session, or an answer such as
-// PermissionDenied.
+// Watch ranges over the versions of a file or a directory: the present one at once, then each new one. It
+// goes on after a deletion, waits until a file or directory of that name is created, and survives fail-overs.
+// The last item is the final error: of ctx, of the session, or an answer such as PermissionDenied.
 //
-// Not every version is told: of several that come while the loop runs, the newest is. Each
-// is read after the event that tells of it, so that the last one told is what there is, unless
-// an event is on its way, or it came while this program might not read the node, of which no event
-// tells: that is seen at most a lease later; and a file is told once for each generation of its contents
-// (Restarted excepted).
+// Of several versions that come while the loop runs, Watch reports the newest, read after the event. So the
+// last report is current unless an event is on its way. A change made while this program could not read the
+// node causes no event: Watch sees it at most a lease later. Except for Restarted, it reports a file once for
+// each generation of its contents.
 //
-// An ephemeral file is InvalidArgument: Watch has the node open, and would keep the file
-// from going; watch its directory, or use WatchMembers. Each version costs one call, and
-// what the cache of the session holds costs none; in a session without a cache
-// one look in a lease costs two besides. While there is no such node, each child
-// that is added to its directory costs one more.
+// An ephemeral file is InvalidArgument, as Watch would keep it alive: watch its directory, or use
+// WatchMembers. A version costs one call, or none from the cache. A session without a cache makes two more
+// calls in each lease. While the node is absent, each child added to its directory costs one more.
 func Watch(ctx context.Context, c *client.Client, path string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var last Change
@@ -93,7 +87,6 @@ func Watch(ctx context.Context, c *client.Client, path string) iter.Seq2[Change,
 	}
 }
 
-// version looks at a node that is there.
 func version(ctx context.Context, s sight, last Change) (now Change, err error) {
 	now.Stat = last.Stat
 	if len(s.events) == 0 { // else the last version was of the same handle
@@ -120,7 +113,7 @@ func version(ctx context.Context, s sight, last Change) (now Change, err error) 
 	return now, err
 }
 
-// same reports whether a change tells nothing that the last one did not.
+// same reports whether a change adds nothing to the last.
 func (c Change) same(last Change) bool {
 	switch c.Kind {
 	case Deleted:

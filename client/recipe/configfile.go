@@ -8,45 +8,40 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// ConfigFile is the value of a file that everybody is to have the newest of: it is decoded when it
-// changes, and kept here, so that Value costs nothing. What has been read is served on whatever happens
-// to the file, the session or the cell.
+// ConfigFile keeps the decoded newest value of a file, whatever happens to the file, the session or the cell.
 //
-// It has a session of its own, or one of a client.Keeper, opened again when it is lost, and two
-// goroutines besides, which Close waits for.
+// It has its own session, or a client.Keeper's, reopened when lost, and two goroutines, which Close waits
+// for.
 type ConfigFile[T any] struct {
 	path   string
 	decode func(contents []byte) (T, error)
 	o      ConfigFileOptions[T]
 
-	refused api.Generation // of the contents that could not be decoded last; follow's own
+	refused api.Generation // of the last contents that could not be decoded; only follow uses it
 
-	upkeep // its mutex guards what follows
+	upkeep // its mutex guards all below
 	value  T
-	stat   api.Stat // of the file that the value was decoded from; zero of the default
-	seen   bool     // the value is what the file was when it was last looked at, and nothing was heard since
+	stat   api.Stat // of the decoded file; zero for the default
+	seen   bool     // the value was the file's at the last look, and no event has come since
 }
 
-// ConfigFileOptions qualify WatchConfig. The functions are called from one goroutine, in order, and the
-// next change waits for them; they must not call Close.
+// ConfigFileOptions qualify WatchConfig. One goroutine calls the functions, in order, and the next change
+// waits for them. They must not call Close.
 type ConfigFileOptions[T any] struct {
-	// Default is the value while there has never been a file; nil is to wait for one.
+	// Default is the value until there is a file; nil waits for a file.
 	Default *T
-	// OnChange is called with each value, the first too, when Value returns it already; nil is not.
+	// OnChange is called with each value, also the first, when Value already returns it. It may be nil.
 	OnChange func(T)
-	// OnError is called when the file cannot be decoded, is not there (any more), or cannot be read; what
-	// Value returns stays as it is. nil is not.
+	// OnError is called when the file is absent or cannot be decoded or read. Value stays. It may be nil.
 	OnError func(error)
 }
 
-// WatchConfig waits for the first value of a file, and keeps it up to date until Close. decode is given
-// the contents, of which it must keep nothing; contents that it refuses are left, and the value before
-// them stays. ctx bounds the wait only. If it ends before, or the file may not be read, there is no
-// ConfigFile, and the error says what was in the way last. An ephemeral file is refused in the same way
-// (InvalidArgument), since who watches it has it open, and would keep it for ever.
+// WatchConfig waits for the first value of a file, and keeps it up to date until Close. decode must not keep
+// the contents; if it rejects them, the value stays. ctx bounds the wait only. If ctx ends first, or the file
+// may not be read, the error is the last obstacle. An ephemeral file is InvalidArgument, as the watcher would
+// keep it alive.
 //
-// from is a client.Config, for a session of its own, or a *client.Keeper, for the one that others use
-// too: a program that watches many files has one Keeper for them. Close leaves a Keeper open.
+// from is a client.Config, for a session of its own, or a shared *client.Keeper, which Close leaves open.
 func WatchConfig[T any](ctx context.Context, from client.Sessions, path string, decode func(contents []byte) (T, error), o ConfigFileOptions[T]) (*ConfigFile[T], error) {
 	if _, err := api.ParsePath(path); err != nil {
 		return nil, err
@@ -61,7 +56,6 @@ func WatchConfig[T any](ctx context.Context, from client.Sessions, path string, 
 	return f, nil
 }
 
-// follow loads the file whenever it has changed, as long as the session lasts.
 func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
 	f.enter(c)
 	defer f.enter(nil)
@@ -70,7 +64,7 @@ func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
 		if err != nil {
 			return err
 		}
-		if !s.due { // else nothing was heard
+		if !s.due { // else no event has come
 			f.heard()
 		}
 		if err := f.load(ctx, s); err != nil && !gone(err) {
@@ -80,14 +74,13 @@ func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// enter takes note of the session; nil is none.
 func (f *ConfigFile[T]) enter(c *client.Client) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.c, f.seen = c, false
 }
 
-// heard takes note that the file may have changed.
+// heard records that the file may have changed.
 func (f *ConfigFile[T]) heard() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +114,6 @@ func (f *ConfigFile[T]) load(ctx context.Context, s sight) error {
 	return nil
 }
 
-// has reports whether the value is of that file; it is the newest then.
 func (f *ConfigFile[T]) has(stat api.Stat) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +122,6 @@ func (f *ConfigFile[T]) has(stat api.Stat) bool {
 	return same
 }
 
-// absent takes note that there is no file.
 func (f *ConfigFile[T]) absent() {
 	f.mu.Lock()
 	first := !f.loaded
@@ -146,7 +137,6 @@ func (f *ConfigFile[T]) absent() {
 	}
 }
 
-// set makes a value that of the file.
 func (f *ConfigFile[T]) set(value T, stat api.Stat) {
 	f.mu.Lock()
 	first := !f.loaded
@@ -160,7 +150,7 @@ func (f *ConfigFile[T]) set(value T, stat api.Stat) {
 	}
 }
 
-// fail reports an error. It returns whether there is a value to be served nevertheless.
+// fail reports an error. It returns whether a value can still be served.
 func (f *ConfigFile[T]) fail(err error) (loaded bool) {
 	f.mu.Lock()
 	loaded, f.err = f.loaded, err
@@ -171,32 +161,31 @@ func (f *ConfigFile[T]) fail(err error) (loaded bool) {
 	return loaded
 }
 
-// Value returns the newest value that could be decoded. It makes no call.
+// Value returns the newest decoded value. It makes no call.
 func (f *ConfigFile[T]) Value() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.value
 }
 
-// Fresh reports whether Value is what the file holds, as far as can be known here: the session's lease
-// runs, and nothing was heard that has not been loaded. Then a change that is not seen yet was made a
-// moment ago; at worst a lease ago, if this process has just been cut off, and then in a session that
-// caches (which is the rule) the writer has not been told yet that it was made; or if it was made while
-// this program might not read the file. Not fresh is a value
-// while the cell is away, after contents that could not be decoded, and after the file was deleted.
+// Fresh reports whether Value is what the file holds, to this process's knowledge: the session's lease runs,
+// and every event has been loaded. An unseen change is a moment old, or at most a lease if this process was
+// just cut off; in a session that caches (the default), its writer then still waits. Or this program could
+// not read the file at that time. A value is not fresh while the cell is away, after contents that could not
+// be decoded, and after a deletion.
 func (f *ConfigFile[T]) Fresh() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen && f.c != nil && f.c.Left() > 0
 }
 
-// Generation returns that of the contents that the value was decoded from, 0 for the default.
+// Generation returns that of the decoded contents, 0 for the default.
 func (f *ConfigFile[T]) Generation() api.Generation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stat.Content
 }
 
-// Close ends the session, unless that is a Keeper's, which takes 5 s at most, and returns when no function
-// of the options runs any more. Value goes on returning what it did.
+// Close ends the session, unless it is a Keeper's, in at most 5 s. It returns when the functions of the
+// options no longer run. Value keeps its result.
 func (f *ConfigFile[T]) Close() { f.end() }

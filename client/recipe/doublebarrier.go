@@ -14,44 +14,40 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// MaxParty is the most participants that a DoubleBarrier can have: each change of its state is heard
-// by all, so a round costs the square of their number. With a very long path it is fewer, as one file names
-// all of them; Enter says so.
+// MaxParty limits the participants of a DoubleBarrier: a round costs the square of their number, as all hear
+// each change. A very long path lowers the limit, as one file names all; Enter says so.
 const MaxParty = 200
 
-// DoubleBarrier lets n participants begin together and end together, round after round. It is a
-// directory: a state file {round, inside, members}, changed by compare-and-swap only, and an ephemeral
-// file of each member, whose lock the member holds.
+// DoubleBarrier lets n participants begin together and end together, round after round. It is a directory: a
+// state file {round, inside, members}, changed by compare-and-swap only, and an ephemeral file for each
+// member, whose lock the member holds.
 //
-// A round is first gathering: members are entered into the state. Whoever would be the n-th asks the
-// cell, after its own file is made and locked, which of the others still hold the locks of theirs, and
-// strikes out those who do not; if there are n, the same write makes the round one that is inside.
-// Nobody joins it then: members are only struck out, by themselves in Leave, or by others once their
-// files are gone, or are not locked by them any more: a reader may keep the file of one who is dead. The
-// write that strikes out the last makes the next round, which gathers.
+// A round first gathers: participants enter themselves into the state. The n-th makes and locks its file,
+// asks the cell which others still hold their locks, and strikes out the rest. If n remain, the same write
+// makes the round inside. No participant joins it then. Members strike themselves out in Leave, or others do
+// once their files are gone or no longer locked. (A reader may keep a dead member's file.) Striking out the
+// last begins the next round.
 //
-// The invariants, which hold over fail-over, death, lost answers and whoever gives up:
+// The invariants hold over fail-over, death, lost answers and participants that give up:
 //
-//  1. A round is inside only if n members, of different names that no other round has seen, had entered
-//     it, and each lived, and wanted in, at a moment after the last of them had come.
+//  1. A round is inside only if n members, of different names that no other round has seen, had entered it,
+//     and each lived, and wanted in, at a moment after the last had come.
 //  2. Enter returns nil only while its member is in a round that is inside, and Context has not ended.
-//  3. The round number grows only when every member of it has left, or its session has ended, or its
-//     lock was taken away by an operator and it has let go of it (with force: at once).
-//  4. Leave returns nil only when the round number has grown; Enter joins none that is inside.
+//  3. The round number grows only when every member has left, or its session has ended, or an operator took
+//     its lock away and it has let go (with force: at once).
+//  4. Leave returns nil only when the round number has grown; Enter joins no round that is inside.
 //
-// That somebody is dead is known when the cell has ended his session, at the latest a lease after he
-// was last heard of: so one that has crashed may be counted, if he came in just before, and holds up
-// those who leave for so long; and for another lease, if somebody has his file open. It is not told to
-// those who are inside; what depends on the others is to ask them. A participant knows of itself before
-// the others may take it for dead (Pass.Context).
+// The cell learns of a death when it ends the session, at most a lease after it last heard from the member.
+// So a round may count a member that has just crashed, which delays Leave for a lease, and for another if its
+// file is open. Members inside do not hear of a death; they ask each other. A participant knows before others
+// may take it for dead (Pass.Context).
 type DoubleBarrier struct {
 	c   *client.Client
 	dir string
 	n   int
 }
 
-// Pass is the membership of one who was let in. Leave it; if the process cannot, the end of its session
-// does.
+// Pass is a participant's membership. Leave it, or the end of its session does.
 type Pass struct {
 	b     *DoubleBarrier
 	round uint64
@@ -59,12 +55,11 @@ type Pass struct {
 	held  *held // the member's file
 }
 
-// party is the state of a double barrier, as it is in the file.
 type party struct {
 	Size    int               `json:"size"`
 	Round   uint64            `json:"round"`
-	Inside  bool              `json:"inside"`  // else it is gathering
-	Members map[string]string `json:"members"` // sequencers by the names of files
+	Inside  bool              `json:"inside"`  // or gathering
+	Members map[string]string `json:"members"` // sequencers by file name
 }
 
 const (
@@ -72,21 +67,20 @@ const (
 	memberPrefix = "member-"
 )
 
-// NewDoubleBarrier returns a double barrier for n participants, 1 to MaxParty. It asks nobody: the
-// directory is made by the first Enter, in one that is there, with the n of that; from then on another
-// n is refused. To change it, delete the file "state" of the directory while nobody uses the barrier.
+// NewDoubleBarrier returns a double barrier for n participants, 1 to MaxParty, without a call. The first
+// Enter makes the directory, in an existing one, with its n; then another n is rejected. To change n, delete
+// the file "state" of the directory while the barrier is unused.
 func NewDoubleBarrier(c *client.Client, dir string, n int) *DoubleBarrier {
 	return &DoubleBarrier{c: c, dir: dir, n: n}
 }
 
-// Enter waits until the round before is over and n participants, this one included, have come. Several
-// may enter over one client: each call is a participant.
+// Enter waits until the round before has ended and n participants, this one included, have come. Each call is
+// a participant, also over one client.
 //
-// If ctx ends before, it withdraws, and is DeadlineExceeded or Cancelled; but if it turns out that it
-// has been counted, and others are let in because of it, it is in too, and returns the Pass and no error
-// although ctx has ended. If the cell does not tell within two seconds it is Uncertain; the member goes
-// with its file, in the background, as if it had died. If the member's lock is lost while it waits (an
-// operator took it away, or the cell was away for a lease), the error says so, and it has left.
+// If ctx ends first, Enter withdraws and returns DeadlineExceeded or Cancelled. But if others were let in
+// because of it, it returns the Pass and no error. Without an answer within two seconds, the error is
+// Uncertain; the member goes with its file, in the background, as if it had died. If it loses its lock while
+// it waits (an operator took it, or the cell was away for a lease), it has left and the error says so.
 func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 	if b.n < 1 || b.n > MaxParty {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "enter", Path: b.dir, Message: fmt.Sprintf("a double barrier for %d; want 1 to %d", b.n, MaxParty)}
@@ -104,7 +98,7 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What came last may have waited for a cell that was away, and the others may have gone on without it.
+	// The last call may have waited for an absent cell, and the others may have gone on.
 	if err := p.held.lock.Err(); err != nil {
 		leave(ctx, p.held.handle)
 		return nil, fmt.Errorf("enter %s: its member was lost at once: %w", b.dir, err)
@@ -112,7 +106,6 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 	return p, nil
 }
 
-// enter makes a member, and waits until its round is inside.
 func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, error) {
 	p := &Pass{b: b, name: memberPrefix + rand.Text()}
 	var err error
@@ -132,7 +125,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 	case err == nil:
 	case ctx.Err() != nil:
 		err = p.withdraw(ctx, file, ended(ctx, err, "enter", b.dir))
-	case errors.Is(err, api.BadSequencer): // nothing has been heard of it yet
+	case errors.Is(err, api.BadSequencer): // its event has not come yet
 		err = fmt.Errorf("enter %s: its member was lost while it waited: %w", b.dir, err)
 	case lock.Err() != nil:
 		err = fmt.Errorf("enter %s: its member was lost while it waited: %w", b.dir, context.Cause(lock))
@@ -144,10 +137,9 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 	return p, nil
 }
 
-// room refuses a path so long that the state could not name all participants: those who had entered would
-// wait for ever for one who cannot.
+// room rejects a path too long for the state to name all participants: early ones would wait permanently.
 func (b *DoubleBarrier) room(p *Pass) error {
-	const rest = 32 // quotes, a comma, and the digits of a greater generation
+	const rest = 32 // quotes, a comma, and digits of a greater generation
 	most := b.n * (len(p.name) + len(p.held.lock.Sequencer().String()) + rest)
 	if most <= api.MaxContents {
 		return nil
@@ -156,10 +148,8 @@ func (b *DoubleBarrier) room(p *Pass) error {
 		"with so long a path the state of %d participants may have %d bytes, and a file holds at most %d; take a shorter path", b.n, most, api.MaxContents)}
 }
 
-// join makes a member of the pass, and waits until its round is inside.
 func (p *Pass) join(ctx context.Context, file *client.Handle) error {
-	// Whoever makes the round one that is inside asks the cell for the others, and is himself asked for by
-	// the write.
+	// The n-th participant asks the cell for the others' locks; the write checks its own.
 	alive := client.IfSequencer(p.held.lock.Sequencer())
 	return p.b.watch(ctx, "enter", func(s sight) (done bool, err error) {
 		dir, due := s.Handle, s.due
@@ -172,7 +162,7 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 				p.round, done = s.Round, s.Inside
 				return false, nil
 			case s.Inside:
-				return p.b.strike(ctx, dir, s, due) // whoever waits for the round to be over sees to it
+				return p.b.strike(ctx, dir, s, due) // waiters for the round's end retry this
 			}
 			s.Members[p.name] = p.held.lock.Sequencer().String()
 			if len(s.Members) < p.b.n {
@@ -188,9 +178,8 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 	})
 }
 
-// withdraw takes the member out of a round that gathers. It returns nil if the round is inside with it,
-// and else why it left. It writes in any case: a write of before that was left without an answer has
-// happened then, or never will.
+// withdraw takes the member out of a round that gathers. It returns nil if the round is inside with it, and
+// else why it left. It always writes: that settles an earlier unanswered write.
 func (p *Pass) withdraw(ctx context.Context, file *client.Handle, why error) error {
 	given := ctx.Err()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
@@ -217,34 +206,32 @@ func (p *Pass) withdraw(ctx context.Context, file *client.Handle, why error) err
 	return why
 }
 
-// Round returns the number of the round: it grows by one with each, and is the same for all who are
-// in it.
+// Round returns the number of the round, which grows by one; all its members have the same.
 func (p *Pass) Round() uint64 { return p.round }
 
-// Context is that of the work between Enter and Leave: it ends, with the cause, before the others may
-// take this participant for dead (client.Lock.Context), and by Leave.
+// Context is that of the work between Enter and Leave. It ends, with the cause, before others may take this
+// participant for dead (client.Lock.Context), and by Leave.
 func (p *Pass) Context() context.Context { return p.held.lock.Context() }
 
 // Done is closed when Context ends.
 func (p *Pass) Done() <-chan struct{} { return p.Context().Done() }
 
-// Err checks the clock, and returns why the others may take this participant for dead, nil while they may not.
+// Err checks the clock, and returns why others may take this participant for dead, or nil.
 func (p *Pass) Err() error { return p.held.lock.Err() }
 
 // Path returns the path of the participant's file.
 func (p *Pass) Path() string { return p.held.handle.Path() }
 
-// Leave says that this participant has done its part, and returns when all of the round have left or
-// died. If ctx ends before, it is DeadlineExceeded or Cancelled, and to be called again: until it has
-// told the cell, the others wait for this participant. If the state was deleted, or made anew, there is
-// no round to leave any more: it is NotFound, HandleClosed, or InvalidArgument where it is of another
-// size, and the participant is gone.
+// Leave says that this participant is done, and returns when all of the round have left or died. If ctx ends
+// first, it returns DeadlineExceeded or Cancelled; call it again: until the cell knows, the others wait. If
+// the state was deleted or made anew, the participant is gone: the error is NotFound, HandleClosed, or
+// InvalidArgument for another size.
 func (p *Pass) Leave(ctx context.Context) error {
 	ctx, cancel := p.b.c.CleanupContext(ctx)
 	defer cancel()
 	err := p.leave(ctx)
 	if gone(err) || errors.Is(err, api.InvalidArgument) {
-		_ = p.held.release(ctx) // nobody waits for it, and its file is to go
+		_ = p.held.release(ctx) // no participant waits for it
 	}
 	return err
 }
@@ -272,14 +259,13 @@ func (p *Pass) leave(ctx context.Context) error {
 			return struck || member, err
 		})
 		if err == nil {
-			_ = p.held.release(ctx) // the others need it no more; once
+			_ = p.held.release(ctx) // the others no longer need it
 		}
 		return over, err
 	})
 }
 
-// watch calls look at once, whenever the state or who is there may have changed, and when it is due,
-// until it is done.
+// watch calls look at once, at each change of the state or its members, and when due, until it is done.
 func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(s sight) (done bool, err error)) error {
 	watching := client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildModified, api.EventChildRemoved}}
 	for s, err := range follow(ctx, b.c, b.dir, watching) {
@@ -297,8 +283,8 @@ func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(s sight)
 	return nil
 }
 
-// change changes the state by compare-and-swap: edit is called with what it is, until it does not want
-// it changed or the change was made. The options are those of the write.
+// change changes the state by compare-and-swap. It calls edit with the present state until edit declines or
+// the change is made. The options are those of the write.
 func (b *DoubleBarrier) change(ctx context.Context, file *client.Handle, edit func(s *party) (bool, error), options ...client.WriteOption) error {
 	for {
 		text, stat, err := file.Contents(ctx)
@@ -329,9 +315,8 @@ func (b *DoubleBarrier) change(ctx context.Context, file *client.Handle, edit fu
 	}
 }
 
-// strike strikes out the members whose files are gone, and, when that is due, those who do not hold the
-// locks of theirs any more; it begins the next round if that leaves none. It reports whether there was
-// anything to do. The round is inside.
+// strike strikes out the members whose files are gone and, when due, those that no longer hold their locks.
+// Without members it begins the next round. It reports whether it had work. The round is inside.
 func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party, due bool) (struck bool, err error) {
 	list, err := dir.ReadDir(ctx)
 	if err != nil {
@@ -353,9 +338,9 @@ func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party
 	return len(s.Members) < before, nil
 }
 
-// holding strikes out the members, but for one, who do not hold the locks of their files any more: a file stays for a moment after the
-// session that had it open. It is one call for all. The sequencers are not checked: those that a program of v0.1.0 has written have no
-// proof, and a lock that an operator takes away counts until its holder has let go.
+// holding strikes out the members, except one, that no longer hold their locks, as a file outlives its
+// session for a moment. It is one call for all. It does not check sequencers: those of v0.1.0 programs have
+// no proof, and a lock that an operator took counts until its holder has let go.
 func (b *DoubleBarrier) holding(ctx context.Context, s *party, but string) error {
 	locks, err := b.c.Cell().Locks(ctx, b.dir)
 	if err != nil {

@@ -12,54 +12,50 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// CampaignOptions are a candidate's.
+// CampaignOptions qualify Campaign.
 type CampaignOptions struct {
-	// Name is what the candidate is called by operators and in Nominate: one component of a path. Empty
-	// is host, process and session.
+	// Name is the candidate's name for operators and Nominate: one component of a path. Empty is host,
+	// process and session.
 	Name string
-	// WaitForName makes the candidate wait for its name, a minute at the most, if another session has it, as
-	// the option of Announce does. For a process of this host that does not run any more it waits anyway.
+	// WaitForName makes the candidate wait, at most a minute, for a name that another session has, as in
+	// Announce. For a process of this host that no longer runs it always waits.
 	WaitForName bool
-	// Value is what the primary says of itself, most often its address. It is the contents of the file, and
-	// part of what the candidate is registered with, in JSON, which must fit into a file too (TooLarge).
+	// Value is what the primary says of itself, most often its address. It becomes the contents of the file,
+	// and is part of the candidate's registration, in JSON, which must fit into a file too (TooLarge).
 	Value []byte
-	// Priority ranks the candidate: one of a higher priority is preferred. Those of equal rank come in
-	// the order in which they began to wait.
+	// Priority ranks the candidate: a higher one is preferred. Equal ranks come in the order in which they
+	// began to wait.
 	Priority int
-	// Reason is shown to those who look who holds the lock and why; at most api.MaxReason bytes.
+	// Reason is shown in listings of holders; at most api.MaxReason bytes.
 	Reason string
-	// LockDelay is how long there is no primary after one that failed (Chubby §2.4): at most
-	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
+	// LockDelay is how long there is no primary after a failed one (Chubby §2.4): at most api.MaxLockDelay.
+	// Zero is api.DefaultLockDelay; NoLockDelay is for servers that check sequencers.
 	LockDelay time.Duration
-	// OnQueued is called as client.OnQueued says, while the candidate waits for the lock. It must not
-	// block: the candidate waits for it, and meanwhile hears neither that it has the lock nor that another
-	// ranks before it.
+	// OnQueued is client.OnQueued, while the candidate waits for the lock. It must not block: meanwhile the
+	// candidate hears neither that it has the lock nor that another ranks before it.
 	OnQueued func(client.Queued)
 }
 
 // Campaign waits until the caller is the primary (Chubby §2.4): until it has the lock of the file path,
-// exclusively, and has written its value to the file, on the condition that it still has the lock; so
-// what the file says was true once, and a primary that was replaced without knowing it cannot write
-// over its successor's value. The file is permanent, and created if it is absent; the directory that it
-// is in is not. Who writes the file otherwise, or takes the lock, as chubbyctl elect does, takes part.
+// exclusively, and has written its value, on the condition that it still has the lock. So the file's value
+// was true once, and a replaced primary cannot overwrite its successor's. The file is permanent and created
+// if absent; its directory is not. Other writers of the file and holders of the lock, such as chubbyctl
+// elect, take part.
 //
-// Candidates register, by ephemeral files in the directory path.candidates. One leaves the queue of the
-// lock while another ranks before it: one that was chosen (Nominate, HandOver), or is of a higher
-// priority. If it gets the lock all the same, it looks again, and gives way before it has written. None of
-// this is what makes the primary the only one: that is the lock alone.
+// Candidates register by ephemeral files in the directory path.candidates. A candidate leaves the queue while
+// another ranks before it: a chosen one (Nominate, HandOver), or one of a higher priority. If it gets the
+// lock nevertheless, it looks again, and gives way before it writes. The lock alone makes the primary unique.
 //
-// If ctx ends first, the error is Cancelled or DeadlineExceeded; it is Exists if another candidate has
-// that Name (Announce), and SessionExpired if the session is over. Nothing is left then of the campaign;
-// while the cell is away, what is to go goes in the background. If the lock is lost before the value is
-// written, the campaign goes on.
+// If ctx ends first, the error is Cancelled or DeadlineExceeded; if another candidate has the Name, Exists
+// (Announce); if the session has ended, SessionExpired. Nothing then remains of the campaign; while the cell
+// is away, the cleanup runs in the background. If the lock is lost before the write, the campaign goes on.
 //
-// A candidate whose session has ended is passed by, a lease and two seconds later at the latest, also if somebody has its
-// file open, so that it stays. Files of the directory that are permanent, that are no candidate's or that
-// may not be read count for nothing.
+// Others pass over a candidate whose session has ended, at most a lease and two seconds later, even if its
+// file is kept open. They ignore permanent files, files that are no candidate's, and unreadable ones.
 //
-// A campaign costs some five calls, a call for each change among the candidates and three for each
-// candidate that is new, and one in each lease while another ranks before it; each candidate is told of
-// each change, so ten are well, and a thousand are not.
+// A campaign costs some five calls, one for each change among the candidates, three for each new candidate,
+// and one in each lease while another ranks before it. Each change reaches each candidate, so ten candidates
+// are fine, and a thousand are not.
 func Campaign(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*Primary, error) {
 	k, err := enter(ctx, c, path, o)
 	if err != nil {
@@ -73,20 +69,18 @@ func Campaign(ctx context.Context, c *client.Client, path string, o CampaignOpti
 	return p, nil
 }
 
-// campaign is one call of Campaign.
 type campaign struct {
 	c        *client.Client
 	path     string
 	options  CampaignOptions
-	file     *client.Handle // of the lock; nil when it is to be opened again
+	file     *client.Handle // of the lock; nil until it is opened again
 	presence *Presence
 	roster   *roster
 	ghosts   *ghosts
 	standing *standing
-	chosen   bool // when it looked last
+	chosen   bool // at the last look
 }
 
-// enter registers a candidate.
 func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*campaign, error) {
 	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), ghosts: newGhosts(), standing: newStanding()}
 	r := sign(c).with(o.Value)
@@ -110,7 +104,6 @@ func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions
 	return k, nil
 }
 
-// open opens the file of the lock.
 func (k *campaign) open(ctx context.Context) (err error) {
 	if k.file == nil {
 		k.file, err = k.c.Open(ctx, k.path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delayOf(k.options.LockDelay)})
@@ -118,17 +111,15 @@ func (k *campaign) open(ctx context.Context) (err error) {
 	return err
 }
 
-// withdraw leaves nothing of the campaign.
 func (k *campaign) withdraw(ctx context.Context) {
 	if k.file != nil {
 		leave(ctx, k.file)
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	_ = k.presence.Withdraw(ctx) // in the background then
+	_ = k.presence.Withdraw(ctx) // continues in the background
 }
 
-// run waits for the lock, until it is that of a primary.
 func (k *campaign) run(ctx context.Context) (*Primary, error) {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -157,9 +148,9 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 		switch {
 		case err == nil || ctx.Err() == nil && turn.Err() != nil && errors.Is(err, api.Cancelled):
 		//mutant: case false: //by TestTakenInTheMomentOfTheGrant of ./client/recipe
-		case errors.Is(err, api.LockLost): // it was taken away before the answer was here
+		case errors.Is(err, api.LockLost): // an operator took it before the answer came
 		case gone(err):
-			leave(ctx, k.file) // the file was deleted: there is no primary, and another file
+			leave(ctx, k.file) // the file was deleted: there is no primary, and the next file is another
 			k.file = nil
 		default:
 			return nil, err
@@ -167,11 +158,11 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 	}
 }
 
-// watch looks at the candidates whenever they have changed, and whether those before this one live.
+// watch looks at the candidates at each change, and checks that those before this one live.
 func (k *campaign) watch(ctx context.Context) {
 	o := client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
 	for s, err := range follow(ctx, k.c, k.roster.dir, o) {
-		look := k.standing.begin() // now, and not when the wait for this sight began
+		look := k.standing.begin() // now, not when the wait for this sight began
 		var list []*entry
 		if err == nil && s.Handle != nil {
 			list, err = k.roster.look(ctx, s.Handle)
@@ -180,7 +171,7 @@ func (k *campaign) watch(ctx context.Context) {
 			err = k.unmask(ctx, list)
 		}
 		switch {
-		case errors.Is(err, api.HandleClosed): // it comes as another sight
+		case errors.Is(err, api.HandleClosed):
 		case err != nil:
 			k.standing.fail(err)
 			return
@@ -190,8 +181,8 @@ func (k *campaign) watch(ctx context.Context) {
 	}
 }
 
-// unmask asks the cell whether the candidate that ranks before this one lives, and, if it does not, of the
-// next that does.
+// unmask asks the cell whether the candidate before this one lives, and if not, asks about the next, until
+// one lives.
 func (k *campaign) unmask(ctx context.Context, list []*entry) error {
 	k.ghosts.keep(list)
 	for {
@@ -205,10 +196,9 @@ func (k *campaign) unmask(ctx context.Context, list []*entry) error {
 	}
 }
 
-// isOutranked reports whether another candidate ranks before this one.
 func (k *campaign) isOutranked(list []*entry) bool { return k.before(list) != nil }
 
-// before returns the first of the other candidates, if it ranks before this one, and else nil.
+// before returns the first of the other candidates, if it ranks before this one, or nil.
 func (k *campaign) before(list []*entry) (best *entry) {
 	mine := rank{priority: k.options.Priority}
 	for _, e := range announced(list) {
@@ -226,7 +216,6 @@ func (k *campaign) before(list []*entry) (best *entry) {
 	return best
 }
 
-// acquire waits for the lock, as long as nobody ranks before.
 func (k *campaign) acquire(ctx, turn context.Context) (*client.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -239,16 +228,15 @@ func (k *campaign) acquire(ctx, turn context.Context) (*client.Lock, error) {
 	return k.file.Acquire(ctx, api.Exclusive, options...)
 }
 
-// win makes a primary of who has the lock, unless another candidate ranks before, or the lock has been
-// lost again.
+// win makes the holder of the lock a primary, unless another candidate ranks before, or the lock was lost.
 func (k *campaign) win(ctx context.Context, l *client.Lock) (bool, error) {
-	// What is waited for here, caches that are to be dropped, may take longer than the lock lasts.
+	// The write waits for caches to drop the file, which may outlast the lock.
 	within, stop := l.With(ctx)
 	defer stop()
 	look := k.standing.begin()
 	list, err := k.roster.once(within)
 	if errors.Is(err, api.NotFound) {
-		list, err = nil, nil // somebody has deleted the directory: there are no others
+		list, err = nil, nil // the directory was deleted: there are no others
 	}
 	if err == nil {
 		behind := k.isOutranked(list)

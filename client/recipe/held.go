@@ -10,11 +10,10 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// NoLockDelay is no lock-delay, as the LockDelay of options: others get what a holder that has failed had as soon as its lease is over.
-// It is for work whose servers check sequencers.
+// NoLockDelay, as the LockDelay of options, frees the locks of a failed holder when its lease ends. It is for
+// work whose servers check sequencers.
 const NoLockDelay time.Duration = -1
 
-// delayOf returns the lock-delay that options ask for.
 func delayOf(option time.Duration) time.Duration {
 	switch option {
 	case 0:
@@ -25,18 +24,17 @@ func delayOf(option time.Duration) time.Duration {
 	return option
 }
 
-// ending is what is done at the end of something held, once and to its end: whoever waits for it may
-// give up, and wait again. It runs until the cell has answered or the session is over, so that a lock
-// is given back also when the time of the one who held it is over.
+// ending runs the end of something held, once. Callers may stop waiting and wait again. It runs until the
+// cell has answered or the session has ended, even after the caller's deadline.
 type ending struct {
 	once sync.Once
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-// run does it, or waits for another call that does, and returns what came of it. It waits until ctx has
-// ended, and client.CleanupTime more if that was cancelled (client.Client.CleanupContext); then it is Uncertain,
-// and goes on in the background.
+// run does act, or waits for another call's. It waits until ctx has ended, and client.CleanupTime more if ctx
+// was cancelled (client.Client.CleanupContext); then the error is Uncertain, and act goes on in the
+// background.
 func (e *ending) run(ctx context.Context, c *client.Client, op, path string, act func(ctx context.Context) error) error {
 	ctx, cancel := c.CleanupContext(ctx)
 	defer cancel()
@@ -61,38 +59,36 @@ func (e *ending) run(ctx context.Context, c *client.Client, op, path string, act
 		Message: "it goes on in the background until the cell answers; call it again to wait for that"}
 }
 
-// leave closes handles, all at once, and releases the locks held through them. It does so also when ctx
-// has ended (client.Client.CleanupContext), and waits leaveTime at most: then it goes on in the background.
+// leave closes handles, all at once, and releases their locks, also after ctx has ended
+// (client.Client.CleanupContext). It waits at most leaveTime; the rest goes on in the background.
 func leave(ctx context.Context, handles ...*client.Handle) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, h := range handles {
-		all.Go(func() { _ = h.Close(ctx) }) // what cannot be closed ends with the session
+		all.Go(func() { _ = h.Close(ctx) }) // the session's end closes the rest
 	}
 	all.Wait()
 }
 
-// giveUp releases a lock that is not wanted, or says of one that was lost that nothing is done under it.
+// giveUp releases an unwanted lock, or confirms that no work runs under a lost one.
 func giveUp(ctx context.Context, l *client.Lock) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	_ = l.Release(ctx) // in the background then
+	_ = l.Release(ctx) // continues in the background
 }
 
-// isBusy reports whether a lock was tried and not had, and is to be waited for. It may have been granted, and
-// taken away by an operator before the answer was here (LockLost).
+// isBusy reports whether a tried lock was not had, and should be waited for. LockLost: an operator took it
+// before the answer came.
 func isBusy(err error) bool {
 	//mutant: return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) //by TestTakenInTheMomentOfTheGrant of ./client/recipe
 	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) || errors.Is(err, api.LockLost)
 }
 
-// passing reports whether the wait for a lock came to an end that says nothing of the next: its file was
-// deleted, or the lock was taken away by an operator before the answer was here. Who wants it opens the file
-// and waits again.
+// passing reports whether the wait for a lock may be repeated: its file was deleted, or an operator took the
+// lock before the answer came. The caller opens the file and waits again.
 func passing(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.LockLost) }
 
-// held is a lock, with the handle that it is held through, which serves nothing else.
 type held struct {
 	c      *client.Client
 	handle *client.Handle
@@ -129,7 +125,6 @@ func (h *held) release(ctx context.Context) error {
 	})
 }
 
-// mkdir makes a directory if it is absent. The one that it is in must be there.
 func mkdir(ctx context.Context, c *client.Client, dir string) error {
 	h, err := c.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory})
 	if err == nil {
@@ -138,7 +133,7 @@ func mkdir(ctx context.Context, c *client.Client, dir string) error {
 	return err
 }
 
-// openIn opens a file of a recipe's directory, which is made if it is absent.
+// openIn opens a file of a recipe's directory, and makes an absent directory.
 func openIn(ctx context.Context, c *client.Client, dir, name string, o client.OpenOptions) (*client.Handle, error) {
 	h, err := c.Open(ctx, dir+"/"+name, o)
 	if !errors.Is(err, api.NotFound) {

@@ -10,45 +10,41 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// mostReads is how many files and directories a Tree opens at a time: a part of the requests that a session may
-// have under way.
+// mostReads limits how many nodes a Tree opens at a time: a part of the requests a session may have pending.
 const mostReads = 16
 
-// growth is what keeps a Tree up to date in one session.
 type growth struct {
 	t     *Tree
 	c     *client.Client
 	fail  context.CancelCauseFunc // ends it
-	reads chan struct{}           // one for each node that is being opened
+	reads chan struct{}           // one for each node being opened
 }
 
-// limb is a directory of a Tree that is followed. What is below it is stopped, and waited for, before it is taken
-// away or replaced: so nobody writes into the tree what was there before.
+// limb is a followed directory of a Tree. Everything below it is stopped, and waited for, before it is
+// removed or replaced: so no goroutine writes old nodes into the tree.
 type limb struct {
 	*growth
 	path string
-	stat api.Stat // by which its parent knows it; zero of the root
+	stat api.Stat // from its parent; zero of the root
 	at   *twig
 	stop context.CancelFunc
 	done chan struct{} // closed when it has ended
 
-	limbs  map[string]*limb // below it; its own goroutine's
-	behind bool             // it counts in Tree.behind; Tree.mu guards it
+	limbs  map[string]*limb // below it; only its goroutine uses them
+	behind bool             // counted in Tree.behind; Tree.mu guards it
 }
 
-// newLimb returns one that has not been looked at. It is the root unless it has a node.
+// newLimb returns a limb without a look. Without a node it is the root.
 func (g *growth) newLimb(path string, at *twig) *limb {
 	l := &limb{growth: g, path: path, at: at, stop: func() {}, done: make(chan struct{}), limbs: map[string]*limb{}}
 	l.heard()
 	return l
 }
 
-// treeEvents has what is in a directory told.
 func treeEvents() client.OpenOptions {
 	return client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
 }
 
-// follow keeps the tree up to date as long as the session lasts.
 func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 	t.enter(c)
 	defer t.enter(nil)
@@ -71,14 +67,14 @@ func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 		if err != nil && !gone(err) {
 			fail(err)
 		}
-		if within.Err() != nil { // by a limb, perhaps
+		if within.Err() != nil { // perhaps a limb ended it
 			return context.Cause(within)
 		}
 	}
 	return context.Cause(within)
 }
 
-// run follows a directory that is not the root, until it is gone, of which its parent is told as well.
+// run follows a directory other than the root, until it is gone, as its parent's events also say.
 func (l *limb) run(ctx context.Context) {
 	defer close(l.done)
 	defer l.prune()
@@ -87,7 +83,7 @@ func (l *limb) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil: // the handle has ended; there may be the directory still
+		case err == nil: // the handle has ended; the directory may still exist
 			l.heard()
 		case errors.Is(err, api.PermissionDenied):
 			l.refused(ctx, err)
@@ -100,7 +96,6 @@ func (l *limb) run(ctx context.Context) {
 	}
 }
 
-// once follows the directory until its handle ends.
 func (l *limb) once(ctx context.Context) error {
 	select {
 	case l.reads <- struct{}{}:
@@ -125,14 +120,14 @@ func (l *limb) once(ctx context.Context) error {
 			err = l.look(ctx, s)
 		}
 		if gone(err) {
-			err = nil // it comes as another sight
+			err = nil // the next sight knows
 		}
 		return err == nil
 	})
 	return err
 }
 
-// refused takes note that the directory may not be read, and waits until that is to be tried again.
+// refused records that the directory may not be read, and waits until the next attempt.
 func (l *limb) refused(ctx context.Context, err error) {
 	l.prune()
 	l.t.mu.Lock()
@@ -143,7 +138,7 @@ func (l *limb) refused(ctx context.Context, err error) {
 	}
 	l.t.mu.Unlock()
 	node.Err = err
-	l.note(node) // before it goes, so that nobody takes it for deleted
+	l.note(node) // before it goes, so that no reader takes it for deleted
 	l.t.clear(l.at, names...)
 	l.seen()
 	timer := time.NewTimer(verify)
@@ -154,7 +149,6 @@ func (l *limb) refused(ctx context.Context, err error) {
 	}
 }
 
-// note changes the node of the directory itself.
 func (l *limb) note(node TreeNode) {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -164,8 +158,8 @@ func (l *limb) note(node TreeNode) {
 	}
 }
 
-// look makes the tree what the directory is. An error of gone says that something goes meanwhile, of which an event
-// will tell. Of a look that is due nothing was heard.
+// look makes the tree match the directory. An error of gone announces an event. A look that is due has no
+// event.
 func (l *limb) look(ctx context.Context, s sight) error {
 	if !s.due {
 		l.heard()
@@ -176,7 +170,7 @@ func (l *limb) look(ctx context.Context, s sight) error {
 		return err
 	case stat.Ephemeral:
 		return keepsAlive("watch", l.path)
-	case stat.Children >= l.t.o.MaxNodes: // so that no longer list is asked for
+	case stat.Children >= l.t.o.MaxNodes: // so that no longer list is requested
 		return l.t.bounds(stat.Children+1, 0)
 	}
 	list, err := s.ReadDir(ctx)
@@ -191,7 +185,7 @@ func (l *limb) look(ctx context.Context, s sight) error {
 			return err
 		}
 	} else {
-		node := l.at.node // nobody else writes it now
+		node := l.at.node // no other goroutine writes it now
 		node.Err = nil
 		l.note(node)
 	}
@@ -203,13 +197,13 @@ func (l *limb) look(ctx context.Context, s sight) error {
 	return nil
 }
 
-// cut takes away what is not on the list.
+// cut removes nodes that are not on the list.
 func (l *limb) cut(list []api.Stat) {
 	there := map[string]api.Stat{}
 	for _, stat := range list {
 		there[stat.Path.Base()] = stat
 	}
-	var over []*limb // a node that is made again has other ACL generations, too
+	var over []*limb // a recreated node has other ACL generations, too
 	for name, below := range l.limbs {
 		//mutant: if stat := there[name]; stat.Kind != api.Directory { //by TestTree of ./client/recipe
 		if stat := there[name]; stat.Kind != api.Directory || stat.ACLs != below.stat.ACLs {
@@ -229,7 +223,7 @@ func (l *limb) cut(list []api.Stat) {
 	l.t.clear(l.at, names...)
 }
 
-// grow adds what is on the list and not here, or in another version.
+// grow adds nodes of the list that are absent or in another version.
 func (l *limb) grow(ctx context.Context, list []api.Stat) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -266,7 +260,6 @@ func (l *limb) grow(ctx context.Context, list []api.Stat) error {
 	return first
 }
 
-// branch follows a directory in this one.
 func (l *limb) branch(ctx context.Context, name string, stat api.Stat) error {
 	node := TreeNode{Stat: stat}
 	if stat.Ephemeral {
@@ -289,7 +282,6 @@ func (l *limb) branch(ctx context.Context, name string, stat api.Stat) error {
 	return nil
 }
 
-// has reports whether a file is here in that version.
 func (l *limb) has(name string, stat api.Stat) bool {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -298,10 +290,9 @@ func (l *limb) has(name string, stat api.Stat) bool {
 		return false
 	}
 	is := at.node.Stat
-	return is.Content == stat.Content && is.ACLs == stat.ACLs // of a node that is made again they are greater
+	return is.Content == stat.Content && is.ACLs == stat.ACLs // greater after a recreation
 }
 
-// read reads a file.
 func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 	text, is, err := l.c.Get(ctx, l.path+"/"+name)
 	switch {
@@ -309,14 +300,13 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 		_, err = l.t.set(l.at, name, TreeNode{Stat: is, Contents: text})
 	case errors.Is(err, api.PermissionDenied):
 		_, err = l.t.set(l.at, name, TreeNode{Stat: stat, Err: err})
-	case unusable(err): // it has gone since it was listed, or is another thing, of which an event tells
+	case unusable(err): // gone since it was listed, or replaced; an event follows
 		l.t.clear(l.at, name)
 		err = nil
 	}
 	return err
 }
 
-// heard takes note that the directory may have changed.
 func (l *limb) heard() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -326,7 +316,6 @@ func (l *limb) heard() {
 	}
 }
 
-// seen takes note that the tree has what is in the directory.
 func (l *limb) seen() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -346,7 +335,6 @@ func (l *limb) seen() {
 	l.t.broadcast()
 }
 
-// prune ends all that is below.
 func (l *limb) prune() {
 	var all []*limb
 	for name, below := range l.limbs {
@@ -356,7 +344,7 @@ func (l *limb) prune() {
 	endLimbs(all)
 }
 
-// endLimbs ends limbs, and returns when they write no more.
+// endLimbs ends limbs, and returns when they no longer write.
 func endLimbs(all []*limb) {
 	for _, l := range all {
 		l.stop()

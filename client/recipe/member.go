@@ -15,31 +15,29 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// record is the contents of a file that stands for a participant: what it has to say, and whose file it
-// is, for the cell does not tell who has an ephemeral file open. It is JSON, for people and scripts.
+// record is the contents of a participant's file: its value and its session, which the cell does not tell. It
+// is JSON, for people and scripts.
 type record struct {
 	Session string `json:"session"` // api.SessionID.String
 	Host    string `json:"host,omitempty"`
 	PID     int    `json:"pid,omitempty"`
 	Value   string `json:"value,omitempty"`
-	Data    []byte `json:"data,omitempty"` // the value, if it is not text
+	Data    []byte `json:"data,omitempty"` // a value that is not text
 
 	// Of candidates only.
 	Priority int    `json:"priority,omitempty"`
 	Chosen   *mark  `json:"chosen,omitempty"`
-	Elected  uint64 `json:"elected,omitempty"` // the token it is, or was, the primary with
+	Elected  uint64 `json:"elected,omitempty"` // the token of its reign, present or past
 }
 
-// sign returns a record of this session of this process.
 func sign(c *client.Client) record {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // as the session itself has it
+		host = "unknown" // as the session has it
 	}
 	return record{Session: c.Session().String(), Host: host, PID: os.Getpid()}
 }
 
-// with returns the record with another value.
 func (r record) with(value []byte) record {
 	r.Value, r.Data = string(value), nil
 	if !utf8.Valid(value) {
@@ -48,7 +46,6 @@ func (r record) with(value []byte) record {
 	return r
 }
 
-// value returns what the participant has to say.
 func (r record) value() []byte {
 	if len(r.Data) > 0 {
 		return r.Data
@@ -56,7 +53,7 @@ func (r record) value() []byte {
 	return []byte(r.Value)
 }
 
-// session returns whose record it is, 0 if that is not to be read.
+// session returns the record's session, 0 if it cannot be parsed.
 func (r record) session() api.SessionID {
 	id, err := api.ParseSessionID(r.Session)
 	if err != nil {
@@ -65,13 +62,13 @@ func (r record) session() api.SessionID {
 	return id
 }
 
-// text returns what the file holds. No value makes it fail: a record is strings and numbers.
+// text returns the file's contents. Any value succeeds: a record is strings and numbers.
 func (r record) text() []byte {
 	text, _ := json.Marshal(r)
 	return text
 }
 
-// parseRecord reads contents. Those that no recipe has written are a value, of an unknown session.
+// parseRecord reads contents. Contents from outside this package are a value, of an unknown session.
 func parseRecord(contents []byte) record {
 	var r record
 	if json.Unmarshal(contents, &r) == nil && r.session() != 0 {
@@ -80,16 +77,15 @@ func parseRecord(contents []byte) record {
 	return record{}.with(contents)
 }
 
-// Member is one who is up.
+// Member is a participant that is up.
 type Member struct {
 	Name    string // of its file
 	Value   []byte
-	Session api.SessionID // 0 if its file was not made by this package
+	Session api.SessionID // 0 if its file is not of this package
 	Host    string
 	PID     int
 }
 
-// entry is a file of a directory, as it was read.
 type entry struct {
 	name              string
 	record            record
@@ -101,8 +97,8 @@ func (e *entry) member() Member {
 	return Member{Name: e.name, Value: bytes.Clone(e.record.value()), Session: e.record.session(), Host: e.record.Host, PID: e.record.PID}
 }
 
-// roster is what was read of the files of a directory: at another look only those that have changed are
-// read again. Its methods may be called from several goroutines.
+// roster caches the files of a directory: another look reads only changed ones. Its methods may be called
+// from several goroutines.
 type roster struct {
 	c   *client.Client
 	dir string
@@ -115,9 +111,8 @@ func newRoster(c *client.Client, dir string) *roster {
 	return &roster{c: c, dir: dir, known: map[string]*entry{}}
 }
 
-// look lists the files, by name, through a handle of the directory. The errors are those of reading; a
-// file that goes meanwhile is left out, and so is one that is being removed, or that may not be read: a
-// stranger's file is to hold up nobody.
+// look lists the files, by name, through a handle of the directory. The errors are those of reading. It
+// leaves out files that are gone, being removed, or unreadable: another program's file must block no caller.
 func (r *roster) look(ctx context.Context, dir *client.Handle) ([]*entry, error) {
 	stats, err := dir.ReadDir(ctx)
 	if err != nil {
@@ -140,7 +135,7 @@ func (r *roster) look(ctx context.Context, dir *client.Handle) ([]*entry, error)
 	return list, nil
 }
 
-// entry returns what is known of a file, or reads it; nil if it is not there any more, or not to be read.
+// entry returns a known file, or reads it; nil if it is absent or unreadable.
 func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (*entry, error) {
 	name := stat.Path.Base()
 	r.mu.Lock()
@@ -149,7 +144,7 @@ func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (
 	if e != nil && e.instance == stat.Instance && e.content == stat.Content {
 		return e, nil
 	}
-	// Who has an ephemeral file open keeps it from going: so it is closed at once.
+	// Closed at once: an open handle keeps an ephemeral file alive.
 	h, err := dir.Open(ctx, name, client.OpenOptions{Read: true, Kind: api.File})
 	if err == nil {
 		defer leave(ctx, h)
@@ -164,13 +159,12 @@ func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (
 	return nil, err
 }
 
-// dirGone tells a file that is gone from a directory that is: only the latter is an error.
+// dirGone separates an absent file, which is no error, from an absent directory.
 func dirGone(ctx context.Context, dir *client.Handle) error {
 	_, err := dir.Stat(ctx)
 	return err
 }
 
-// keep forgets what is not on the list.
 func (r *roster) keep(list []*entry) {
 	known := map[string]*entry{}
 	for _, e := range list {
@@ -181,7 +175,6 @@ func (r *roster) keep(list []*entry) {
 	r.known = known
 }
 
-// once opens the directory for one look at it.
 func (r *roster) once(ctx context.Context) ([]*entry, error) {
 	for {
 		h, err := r.c.Open(ctx, r.dir, client.OpenOptions{Read: true, Kind: api.Directory})
@@ -193,24 +186,23 @@ func (r *roster) once(ctx context.Context) ([]*entry, error) {
 		if !errors.Is(err, api.HandleClosed) {
 			return list, err
 		}
-		// The directory has been deleted meanwhile: the next Open says so, or finds another.
+		// The directory was deleted meanwhile: the next Open says so, or finds another.
 	}
 }
 
-// childEvents are those of a directory whose files, and what is in them, matter.
+// childEvents are the kinds for a directory whose files, and their contents, matter.
 func childEvents() []api.EventKind {
 	return []api.EventKind{api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
 }
 
-// follow ranges over the looks at the directory, the first at once, one after each change. It need not
-// be there; an absent one is empty.
+// follow ranges over the looks at the directory: at once, then after each change. An absent one is empty.
 func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
 	return func(yield func([]*entry, error) bool) {
 		for s, err := range follow(ctx, r.c, r.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}) {
 			var list []*entry
 			if err == nil && s.Handle != nil {
 				if list, err = r.look(ctx, s.Handle); errors.Is(err, api.HandleClosed) {
-					continue // it comes as another sight
+					continue // the next sight knows
 				}
 			}
 			if !yield(list, ended(ctx, err, "follow", r.dir)) || err != nil {
@@ -220,14 +212,12 @@ func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
 	}
 }
 
-// Members lists who is up, by name: the ephemeral files of a directory, of Announce or of anybody else
-// (chubbyctl put --ephemeral), but for those that may not be read. NotFound says that there is no such
-// directory. One who died is a member until its session has ended, at the latest a lease and two seconds later, and nobody
-// has its file open.
+// Members lists the members, by name: the readable ephemeral files of a directory, of Announce or of other
+// programs (chubbyctl put --ephemeral). NotFound says that the directory is absent. A dead member stays until
+// its session has ended, at most a lease and two seconds later, and its file is open nowhere.
 //
-// It costs a call for the listing, and three for each member, two of which go to the log. The value of a
-// member is read through a handle of its file, which lives on until that is closed, even if the member
-// dies in the moment.
+// It costs a call for the listing, and three for each member, two of which go to the log. While it reads a
+// value, the file is open, and outlives a member that just died.
 func Members(ctx context.Context, c *client.Client, dir string) ([]Member, error) {
 	list, err := newRoster(c, dir).once(ctx)
 	if err != nil {
@@ -236,13 +226,12 @@ func Members(ctx context.Context, c *client.Client, dir string) ([]Member, error
 	return membersOf(list), nil
 }
 
-// WatchMembers ranges over the whole sets of members, as Members lists them: the first at once, and then
-// one whenever it has changed. Changes that come together are one. A directory that is not there has no
-// members, and is waited for. What comes last is the error that ended it: of ctx, of the session, or an
-// answer such as PermissionDenied.
+// WatchMembers ranges over whole sets of members, as Members lists them: the first at once, then one after
+// each change, or several together. An absent directory has no members, and is waited for. The last item is
+// the final error: of ctx, of the session, or an answer such as PermissionDenied.
 //
-// A member whose value changes, or who is new, costs three calls; the others none. In a session without a
-// cache the directory costs one once in a lease, and so does, everywhere, each file that may not be read.
+// A new or changed member costs three calls; the others none. In each lease, an unreadable file costs one
+// call, and so does the directory in a session without a cache.
 func WatchMembers(ctx context.Context, c *client.Client, dir string) iter.Seq2[[]Member, error] {
 	return func(yield func([]Member, error) bool) {
 		var before []Member
@@ -268,7 +257,7 @@ func membersOf(list []*entry) []Member {
 	return members
 }
 
-// announced returns the entries of those who take part: a permanent file is nobody's.
+// announced returns the entries of participants: a permanent file is no participant's.
 func announced(list []*entry) []*entry {
 	return slices.DeleteFunc(slices.Clone(list), func(e *entry) bool { return !e.ephemeral })
 }

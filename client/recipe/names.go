@@ -21,7 +21,7 @@ import (
 // Endpoint is where a service can be reached.
 type Endpoint struct {
 	Address  string            `json:"address"`            // host:port, most often
-	Weight   int               `json:"weight,omitempty"`   // share of the work, for those who divide it; 0 is not said
+	Weight   int               `json:"weight,omitempty"`   // share of the work, for callers that divide it; 0 if unstated
 	Metadata map[string]string `json:"metadata,omitempty"` // a version, a zone
 }
 
@@ -30,7 +30,7 @@ func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Address == o.Address && e.Weight == o.Weight && maps.Equal(e.Metadata, o.Metadata)
 }
 
-// text returns the endpoint as it is published. No value makes it fail.
+// text returns the endpoint in its published form. Any value succeeds.
 func (e Endpoint) text() []byte {
 	if e.Weight == 0 && len(e.Metadata) == 0 {
 		return []byte(e.Address)
@@ -39,7 +39,7 @@ func (e Endpoint) text() []byte {
 	return text
 }
 
-// isHostPort reports whether a text is host:port, as far as that can be told from it.
+// isHostPort reports whether a text looks like host:port.
 func isHostPort(text string) bool {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || host == "" || strings.ContainsFunc(host, unicode.IsSpace) {
@@ -49,8 +49,7 @@ func isHostPort(text string) bool {
 	return err == nil && n > 0
 }
 
-// parseEndpoint reads what is published: an address, or JSON of an Endpoint. There is none in what has
-// no address.
+// parseEndpoint reads a published address, or JSON of an Endpoint. JSON without an address is no endpoint.
 func parseEndpoint(text []byte) (e Endpoint, ok bool) {
 	text = bytes.TrimSpace(text)
 	if bytes.HasPrefix(text, []byte("{")) {
@@ -62,15 +61,14 @@ func parseEndpoint(text []byte) (e Endpoint, ok bool) {
 	return Endpoint{Address: string(text)}, len(text) > 0
 }
 
-// Publication is an endpoint that is published. Its methods may be called from several goroutines, but
-// one Update after the other. Withdraw it, also when it has ended.
+// Publication is a published endpoint. Its methods may be called from several goroutines, but one Update at a
+// time. Withdraw it, also after it has ended.
 type Publication struct{ presence *Presence }
 
-// Publish adds an endpoint to a service, which is the directory path, for as long as the session lasts:
-// by Announce, under the name that the address is, with WaitForName: whoever has published the address
-// before is taken for the same server before it crashed. What is said there of a directory that is absent
-// holds here. Withdraw an endpoint before the server stops, so that nobody calls it any
-// more; when a server dies, it is gone a lease and at most two seconds later.
+// Publish adds an endpoint to a service, the directory path, while the session lasts: by Announce, under its
+// address as the name, with WaitForName, as an earlier publisher of the address is taken for the same server
+// before a crash. Absent directories are as in Announce. Withdraw an endpoint before the server stops, so
+// that clients no longer call it. After a crash it goes at most a lease and two seconds later.
 func Publish(ctx context.Context, c *client.Client, path string, e Endpoint, options ...AnnounceOption) (*Publication, error) {
 	if strings.TrimSpace(e.Address) == "" {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "publish", Path: path, Message: "the endpoint has no address"}
@@ -87,13 +85,13 @@ func Publish(ctx context.Context, c *client.Client, path string, e Endpoint, opt
 	return &Publication{p}, nil
 }
 
-// Context ends when the endpoint is not published any more (Presence.Context).
+// Context ends when the endpoint is no longer published (Presence.Context).
 func (p *Publication) Context() context.Context { return p.presence.Context() }
 
 // Done is closed when Context ends.
 func (p *Publication) Done() <-chan struct{} { return p.presence.Done() }
 
-// Err checks the clock, and returns why the endpoint is not published any more, nil while it is (Presence.Err).
+// Err checks the clock, and returns why the endpoint is no longer published, or nil (Presence.Err).
 func (p *Publication) Err() error { return p.presence.Err() }
 
 // Path returns the path of the endpoint's file.
@@ -111,15 +109,14 @@ func (p *Publication) Update(ctx context.Context, weight int, metadata map[strin
 // Withdraw removes the endpoint (Presence.Withdraw).
 func (p *Publication) Withdraw(ctx context.Context) error { return p.presence.Withdraw(ctx) }
 
-// Lookup returns the endpoints of a service, by address. It is a directory, with a file for each: of
-// Publish, or any other that holds host:port or JSON of an Endpoint, permanent or not; or it is a file that
-// holds the one address, as that of an election does (Campaign, chubbyctl elect). Such a file keeps the address
-// of a primary that is gone, until there is another (Observe tells): so elections have another directory than
-// endpoints. A file that holds anything else is no endpoint, nor is one of the directory that may not be read.
-// NotFound says that there is no such node.
+// Lookup returns the endpoints of a service, by address. A service is a directory with a file for each, of
+// Publish or any other that holds host:port or JSON of an Endpoint, permanent or not; or one file with the
+// one address, as an election has (Campaign, chubbyctl elect). That file keeps a past primary's address until
+// the next (Observe reports it): so keep elections and endpoints in different directories. Other files and
+// unreadable ones are no endpoints. NotFound says that the node is absent.
 //
-// It costs two calls, and three for each endpoint of a directory, two of which go to the log: a program
-// that asks often has WatchEndpoints running.
+// It costs two calls, and three for each endpoint of a directory, two of which go to the log: for frequent
+// lookups, use WatchEndpoints.
 func Lookup(ctx context.Context, c *client.Client, path string) ([]Endpoint, error) {
 	r := newRoster(c, path)
 	for {
@@ -135,15 +132,13 @@ func Lookup(ctx context.Context, c *client.Client, path string) ([]Endpoint, err
 	}
 }
 
-// WatchEndpoints ranges over the whole sets of endpoints of a service, as Lookup returns them: the first
-// at once, and then one whenever it has changed. A service that is not there has none, and is waited for;
-// it may be a file now and a directory then. What comes last is the error that ended it: of ctx, of the
-// session, or an answer such as PermissionDenied. Each change costs one call, and three for each endpoint
-// that is new or different.
+// WatchEndpoints ranges over the whole sets of endpoints of a service, as Lookup returns them: the first at
+// once, then one after each change. An absent service has no endpoints, and is waited for; a file may become
+// a directory. The last item is the final error: of ctx, of the session, or an answer such as
+// PermissionDenied. Each change costs one call, and three for each new or different endpoint.
 //
-// A file that is ephemeral goes with its owner: who watches does not keep it open, but watches the
-// directory that it is in, for which it needs the right to read; each change there of the file costs three
-// calls.
+// An ephemeral file goes with its owner: to keep it closed, WatchEndpoints watches its directory, which it
+// needs the right to read. Each change of the file there costs three calls.
 func WatchEndpoints(ctx context.Context, c *client.Client, path string) iter.Seq2[[]Endpoint, error] {
 	return func(yield func([]Endpoint, error) bool) {
 		w := &endpointWatch{c: c, path: path, roster: newRoster(c, path), yield: yield}
@@ -153,20 +148,19 @@ func WatchEndpoints(ctx context.Context, c *client.Client, path string) iter.Seq
 	}
 }
 
-// endpointWatch is one loop over WatchEndpoints.
 type endpointWatch struct {
 	c      *client.Client
 	path   string
 	roster *roster
 	yield  func([]Endpoint, error) bool
-	told   bool // something was
+	told   bool // an item was reported
 	last   []Endpoint
 }
 
-// way is a way to watch. It returns the one to go on with, nil at the end.
+// way is a way to watch. It returns the next way, nil at the end.
 type way func(ctx context.Context) way
 
-// tell tells a set that is another than the last, or an error. It reports whether to go on.
+// tell reports a changed set, or an error. It returns whether to go on.
 func (w *endpointWatch) tell(ctx context.Context, now []Endpoint, err error) bool {
 	if err == nil && w.told && slices.EqualFunc(w.last, now, Endpoint.Equal) {
 		return true
@@ -175,7 +169,7 @@ func (w *endpointWatch) tell(ctx context.Context, now []Endpoint, err error) boo
 	return w.yield(slices.Clone(now), ended(ctx, err, "watch", w.path)) && err == nil
 }
 
-// node watches by a handle of the node, until it turns out to be an ephemeral file.
+// node watches by a handle of the node, until it proves to be an ephemeral file.
 func (w *endpointWatch) node(ctx context.Context) way {
 	kinds := append(childEvents(), api.EventContentsModified)
 	for s, err := range follow(ctx, w.c, w.path, client.OpenOptions{Read: true, Events: kinds}) {
@@ -196,7 +190,7 @@ func (w *endpointWatch) node(ctx context.Context) way {
 	return nil
 }
 
-// name watches by a handle of the directory that the node is in, until it is no ephemeral file any more.
+// name watches by a handle of the node's directory, until the node is no longer an ephemeral file.
 func (w *endpointWatch) name(ctx context.Context) way {
 	p, err := api.ParsePath(w.path)
 	if err != nil {
@@ -221,7 +215,6 @@ func (w *endpointWatch) name(ctx context.Context) way {
 	return nil
 }
 
-// peek opens the node for one look at it.
 func (w *endpointWatch) peek(ctx context.Context) (now []Endpoint, there, ephemeral bool, err error) {
 	h, err := w.c.Open(ctx, w.path, client.OpenOptions{Read: true})
 	if err == nil {
@@ -234,8 +227,8 @@ func (w *endpointWatch) peek(ctx context.Context) (now []Endpoint, there, epheme
 	return now, true, ephemeral, err
 }
 
-// endpoints reads a service through a handle of it. It reports whether it is an ephemeral file, which
-// goes when nobody has it open.
+// endpoints reads a service through its handle, and reports whether it is an ephemeral file, which goes when
+// its last handle closes.
 func (r *roster) endpoints(ctx context.Context, h *client.Handle) (list []Endpoint, ephemeral bool, err error) {
 	stat, err := h.Stat(ctx)
 	if err != nil {

@@ -9,35 +9,33 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Reign is one primary, or a time without one, of an election on a file.
+// Reign is one primary of an election on a file, or a vacancy.
 type Reign struct {
-	Vacant bool   // nobody has the lock
-	Token  uint64 // of the lock (Primary.Lock), which rises from one primary to the next; when Vacant, of the last one, 0 if that is not known
-	// Value is the contents of the file since its primary wrote it. It is nil when Vacant, and as long as
-	// the primary has the lock and has not written: what the file says then is of the primary before.
+	Vacant bool   // no session holds the lock
+	Token  uint64 // of the lock (Primary.Lock), rising from primary to primary; when Vacant, the last, 0 if unknown
+	// Value is the contents of the file since its primary wrote it. It is nil when Vacant, and until the
+	// primary has written: earlier contents are its predecessor's.
 	Value []byte
-	// Sure says that Value was seen to be written in this reign. It is false where that began unseen, as
-	// at the start, and the file was not written since: Value may be of the primary before, if this one
-	// has not written yet.
+	// Sure says that the write of Value was seen in this reign. Otherwise the reign began unseen, as at the
+	// start, without a write since: Value may be the predecessor's.
 	Sure   bool
-	Holder api.Holder // who has the lock, if it still had it when that was asked for
+	Holder api.Holder // the holder, if it still had the lock when asked
 }
 
-// Observe ranges over the primaries of an election, and the vacancies between them: what there is at
-// first, and then every change, also of the value of one primary. It needs nothing of Campaign: whoever
-// has the lock of the file is the primary, and what is written to the file meanwhile is its value. A
-// primary that writes after it has the lock, as Campaign does, comes as one Reign, or, if that takes it
-// more than a moment, as two, the first without a Value; one that never writes stays without. A file
-// that is not there is vacant, and is waited for.
+// Observe ranges over the primaries of an election, and the vacancies between them: the present one, then
+// every change, also of a primary's value. It needs no Campaign: the holder of the file's lock is the
+// primary, and contents written meanwhile are its value. A primary that takes the lock and then writes, as
+// Campaign does, is one Reign, or, after more than a moment, two, the first without a Value. An absent file
+// is vacant, and is waited for.
 //
-// After a fail-over, whenever events may have been lost, and once in a lease, it looks again, and tells what has changed;
-// reigns that were over by then are left out, and of a short one the value may be. Tokens never fall,
-// and no Value is told under the token of another reign, but for those that are not Sure.
+// After a fail-over, when events may have been lost, and once in a lease, it looks again and reports changes.
+// It then omits past reigns, and perhaps a short reign's value. Tokens never fall. Only a Value that is not
+// Sure can belong to another reign than its token.
 //
-// What comes last is the error that ended it: of ctx, of the session, or an answer such as
-// PermissionDenied. InvalidArgument says that the file is ephemeral: an observer, who has it open, would
-// keep it for ever. Who observes is told late of what has happened: by the time it has a value, there
-// may be another primary. A server that must not take requests from two checks their sequencers.
+// The last item is the final error: of ctx, of the session, or an answer such as PermissionDenied.
+// InvalidArgument says that the file is ephemeral: an observer would keep it permanently. Observers learn
+// late: there may be another primary by then. A server that must not take requests from two checks their
+// sequencers.
 //
 // It costs a call for each reign, one for each value, and three for each look.
 func Observe(ctx context.Context, c *client.Client, path string) iter.Seq2[Reign, error] {
@@ -51,7 +49,7 @@ func Observe(ctx context.Context, c *client.Client, path string) iter.Seq2[Reign
 			switch {
 			case o.left:
 				return
-			case err != nil && !gone(err): // the next sight knows what has become of the file
+			case err != nil && !gone(err): // the next sight knows the state of the file
 				yield(Reign{}, ended(ctx, err, "observe", path))
 				return
 			}
@@ -59,29 +57,28 @@ func Observe(ctx context.Context, c *client.Client, path string) iter.Seq2[Reign
 	}
 }
 
-// observer knows the lock and the contents of a file from the events, in their order, which tells whose
-// contents they are; and from looking, which does not.
+// observer knows the lock and the contents of a file from events, whose order assigns contents to reigns, and
+// from looks, which do not.
 type observer struct {
 	c     *client.Client
 	path  string
 	yield func(Reign, error) bool
 	left  bool // the loop has ended
 
-	token   uint64         // the newest
-	held    bool           // it is held
-	seen    bool           // its grant was seen as an event, so that all writes since are of this reign
+	token   uint64 // the newest
+	held    bool
+	seen    bool           // its grant came as an event, so all later writes are of this reign
 	content api.Generation // the newest known, of
 	of      api.Generation // this instance of the file
-	own     api.Generation // of the contents, written in this reign; 0 if there are none
-	value   []byte         // of the primary, as far as it is known
+	own     api.Generation // of the contents of this reign; 0 without any
+	value   []byte         // of the primary, if known
 	sure    bool           // value is that of own
 	holder  api.Holder
 
-	told bool // something was
+	told bool // an item was reported
 	last Reign
 }
 
-// see takes what a sight of the file tells.
 func (o *observer) see(ctx context.Context, s sight) error {
 	if s.Handle == nil {
 		o.vacate(o.token)
@@ -107,7 +104,7 @@ func (o *observer) see(ctx context.Context, s sight) error {
 	return o.settle(ctx, s.Handle)
 }
 
-// ends reports whether an event ends what is to be told first.
+// ends reports whether an event requires an earlier report first.
 func (o *observer) ends(e api.Event) bool {
 	switch e.Kind {
 	case api.EventLockAcquired:
@@ -118,7 +115,7 @@ func (o *observer) ends(e api.Event) bool {
 	return false
 }
 
-// hear takes an event. It may be older than the look that the state is of.
+// hear applies an event. It may be older than the last look.
 func (o *observer) hear(e api.Event) {
 	switch g := uint64(e.Generation); e.Kind {
 	case api.EventLockAcquired:
@@ -139,12 +136,11 @@ func (o *observer) hear(e api.Event) {
 	}
 }
 
-// vacate ends the reign that is known, and takes the token of the next, or of the vacancy.
+// vacate ends the known reign, and takes the token of the next, or of the vacancy.
 func (o *observer) vacate(token uint64) {
 	o.token, o.held, o.seen, o.own, o.value, o.sure, o.holder = token, false, false, 0, nil, false, api.Holder{}
 }
 
-// look finds out everything, without the help of events.
 func (o *observer) look(ctx context.Context, h *client.Handle) error {
 	for {
 		before, err := o.c.Cell().Explain(ctx, o.path)
@@ -169,41 +165,41 @@ func (o *observer) look(ctx context.Context, h *client.Handle) error {
 	}
 }
 
-// found takes what a look has shown: contents that were there while the lock was as it says.
+// found applies the result of a look: contents that existed while the lock was as stated.
 func (o *observer) found(lock client.LockInfo, text []byte, stat api.Stat) {
 	token, held := uint64(lock.Generation), len(lock.Holders) > 0
-	known := o.of == stat.Instance // what is known is of this file
+	known := o.of == stat.Instance // the state is of this file
 	same := known && o.held && held && token == o.token
 	written := !known || stat.Content > o.content
 	switch {
 	case !held:
-		o.vacate(max(token, o.token)) // a file that was made again knows of no lock before
+		o.vacate(max(token, o.token)) // a recreated file knows no earlier lock
 	case same && (written || o.own == stat.Content): // or it was about to be read
 		o.wrote(stat.Content, text)
 	case same:
 	default:
 		o.vacate(token)
 		o.held, o.holder = true, lock.Holders[0]
-		if written { // by this primary, or by one before that was missed
+		if written { // by this primary, or by a missed one before
 			o.value = append([]byte{}, text...)
 		}
 	}
 	o.content, o.of = stat.Content, stat.Instance
 }
 
-// wrote takes contents that were written in this reign. They are not nil, though they be empty.
+// wrote takes contents written in this reign: not nil, but perhaps empty.
 func (o *observer) wrote(generation api.Generation, text []byte) {
 	o.own, o.value, o.sure = generation, append([]byte{}, text...), true
 }
 
-// settle reads what the events were about, and tells it.
+// settle reads what the events were about, and reports it.
 func (o *observer) settle(ctx context.Context, h *client.Handle) error {
 	if o.held && o.own != 0 {
 		text, stat, err := h.Contents(ctx)
 		if err != nil {
 			return err
 		}
-		// Contents that are newer are perhaps of the next reign. Their event is on its way.
+		// Newer contents are perhaps of the next reign; their event is on its way.
 		if stat.Content == o.own {
 			o.wrote(o.own, text)
 		}
@@ -221,7 +217,6 @@ func (o *observer) settle(ctx context.Context, h *client.Handle) error {
 	return nil
 }
 
-// tell tells what is not known to the loop.
 func (o *observer) tell() {
 	r := Reign{Vacant: !o.held, Token: o.token, Value: bytes.Clone(o.value), Sure: o.sure, Holder: o.holder}
 	if o.told && r.same(o.last) {
@@ -231,7 +226,6 @@ func (o *observer) tell() {
 	o.left = !o.yield(r, nil)
 }
 
-// same reports whether two reigns are the same to whom they are told.
 func (r Reign) same(o Reign) bool {
 	if r.Vacant || o.Vacant {
 		return r.Vacant == o.Vacant

@@ -6,13 +6,12 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Permit is one of the n, or several. Release it, also when it was lost.
+// Permit is one or several of the slots. Release it, also after it was lost.
 type Permit struct {
-	slots []slotLock // by their numbers
-	all   *Locks     // of several; nil of one
+	slots []slotLock // by number
+	all   *Locks     // of several; nil for one
 }
 
-// permit returns one of slots that are held.
 func (s *Semaphore) permit(mine []slotLock) *Permit {
 	p := &Permit{slots: mine}
 	if len(mine) > 1 {
@@ -25,11 +24,11 @@ func (s *Semaphore) permit(mine []slotLock) *Permit {
 	return p
 }
 
-// Slot returns the number of the slot, 0 to n-1, which is nobody else's while the permit is held: a
-// name for a shard, a port, a directory. Of several it is the lowest.
+// Slot returns the number of the slot, 0 to n-1, exclusive while the permit is held: a name for a shard, a
+// port, a directory. Of several it is the lowest.
 func (p *Permit) Slot() int { return p.slots[0].slot }
 
-// Slots returns the numbers of all slots that the permit is of, the lowest first.
+// Slots returns the numbers of all slots of the permit, the lowest first.
 func (p *Permit) Slots() []int {
 	list := make([]int, 0, len(p.slots))
 	for _, one := range p.slots {
@@ -38,8 +37,8 @@ func (p *Permit) Slots() []int {
 	return list
 }
 
-// Context is that of the work under the permit; it ends as that of a lock does: of several slots, when the first of
-// them is lost.
+// Context is that of the work under the permit. It ends as a lock's does: with several slots, when the first
+// is lost.
 func (p *Permit) Context() context.Context {
 	if p.all != nil {
 		return p.all.Context()
@@ -50,7 +49,7 @@ func (p *Permit) Context() context.Context {
 // Done is closed when Context ends.
 func (p *Permit) Done() <-chan struct{} { return p.Context().Done() }
 
-// Err checks the clock, and returns why the permit may not be relied on any more, nil while it may.
+// Err checks the clock, and returns why the permit is unreliable, or nil.
 func (p *Permit) Err() error {
 	if p.all != nil {
 		return p.all.Err()
@@ -61,12 +60,11 @@ func (p *Permit) Err() error {
 // Path returns the path of the file of Slot.
 func (p *Permit) Path() string { return p.slots[0].held.handle.Path() }
 
-// Lock returns the lock of Slot, for its sequencer and token. Tokens order the holders of one
-// slot; a server that checks them is told of each slot by its path. It is not to be released but by
-// Release of the permit.
+// Lock returns the lock of Slot, for its sequencer and token. Tokens order the holders of one slot; a server
+// that checks them needs each slot's path. Only the permit's Release releases it.
 func (p *Permit) Lock() *client.Lock { return p.slots[0].held.lock }
 
-// Locks returns the locks of Slots, in their order, for which the same holds.
+// Locks returns the locks of Slots, in their order, on the terms of Lock.
 func (p *Permit) Locks() []*client.Lock {
 	list := make([]*client.Lock, 0, len(p.slots))
 	for _, one := range p.slots {
@@ -75,9 +73,9 @@ func (p *Permit) Locks() []*client.Lock {
 	return list
 }
 
-// Release gives the permit back, and returns as client.Lock.Release does; of several slots, one after the other,
-// and with the errors of all (Locks.Release). If ctx ends before the cell has answered it is Uncertain, and goes on
-// in the background; another call waits for it again.
+// Release gives the permit back, and returns as client.Lock.Release does; of several slots, in turn, with all
+// errors (Locks.Release). After Uncertain
+// it goes on in the background; another call waits for it again.
 func (p *Permit) Release(ctx context.Context) error {
 	if p.all != nil {
 		return p.all.Release(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// inherit is how long an announcement waits for the file of a session before to go: a lease, however long,
-// and the time that the cell takes to notice.
+// inherit is how long an announcement waits for the file of an earlier session: the longest lease, and the
+// time until the cell notices.
 const inherit = api.MaxLease + api.MinLease
 
 // AnnounceOption qualifies Announce.
@@ -23,38 +23,36 @@ type announceOptions struct {
 	wait bool
 }
 
-// WaitForName makes Announce wait for a name that another session has, a minute at the most, instead of
-// failing with Exists at once: for those whose names are their own, so that whoever has it is the same
-// participant before it crashed or moved.
+// WaitForName makes Announce wait, at most a minute, for a name that another session has, instead of failing
+// with Exists: for participants with names of their own, where the other is the same participant before a
+// crash or move.
 func WaitForName() AnnounceOption { return func(o *announceOptions) { o.wait = true } }
 
-// Presence is an announcement that one is up: an ephemeral file, which is there as long as the session
-// is, and is made again if somebody deletes it. Its methods may be called from several goroutines, but
-// one Update after the other. Withdraw it, also when it has ended.
+// Presence is an announcement: an ephemeral file that lasts as long as the session, and is made again after a
+// deletion. Its methods may be called from several goroutines, but one Update at a time. Withdraw it, also
+// after it has ended.
 type Presence struct {
 	c      *client.Client
 	path   string
 	ctx    context.Context //nolint:containedctx // it is the announcement's, handed out by Context
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the goroutine that keeps the file has ended
-	end    ending        // that removes it
+	done   chan struct{} // closed when the keep goroutine has ended
+	end    ending        // removes the file
 
 	mu     sync.Mutex     // guards what follows
-	record record         // that the file holds, as far as the cell has said, and is to hold when it is made again
-	file   *client.Handle // nil while it is made again
-	made   chan struct{}  // closed and replaced when file is there again
+	record record         // the file's, as far as the cell has answered, also for making it again
+	file   *client.Handle // nil while absent
+	made   chan struct{}  // closed and replaced when file is back
 }
 
-// Announce says that this process is up: by an ephemeral file of that name in a directory, which is
-// created if it is absent; the one above is not. The value is what Members shows of it. It is kept in JSON, as
-// text or, if it is not UTF-8, in base64, which must fit into a file (api.MaxContents) with some 200 bytes
-// beside it; else it is TooLarge.
+// Announce says that this process is up: by an ephemeral file of that name in a directory. It creates the
+// directory, but not the one above. Members shows the value, which is kept in JSON, as text or, if not UTF-8,
+// in base64. It must fit into a file (api.MaxContents) with some 200 bytes beside it; else it is TooLarge.
 //
-// If the name is taken by a session before, which the cell has not ended yet, or by a file that is being
-// removed, it waits for that, a minute at the most. A session before is another of this process, or one
-// of a process of this host that does not run any more: so a server that is started again after a crash
-// has its name when the lease of the crashed one has ended. If another has the name it is Exists, at once
-// unless WaitForName is given: the error names it, in words and in Error.Holders.
+// If an earlier session has the name, or a file that is being removed, Announce waits for it, at most a
+// minute. An earlier session is another of this process, or of a process of this host that no longer runs: so
+// a restarted server has its name when the old lease has ended. Another owner is Exists, at once unless
+// WaitForName is given; the error names it, in words and in Error.Holders.
 //
 // ctx bounds Announce only. The announcement has one goroutine, for which Withdraw waits.
 func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte, options ...AnnounceOption) (*Presence, error) {
@@ -87,14 +85,14 @@ func announce(ctx context.Context, c *client.Client, dir, name string, r record,
 	return p, nil
 }
 
-// Context ends when the announcement has: it was withdrawn, the session is over, or the file was deleted
-// and cannot be made again, because another took the name for example. context.Cause says which.
+// Context ends when the announcement has: it was withdrawn, the session has ended, or the file was deleted
+// and cannot be made again, for example because another took the name. context.Cause says which.
 func (p *Presence) Context() context.Context { return p.ctx }
 
 // Done is closed when Context ends.
 func (p *Presence) Done() <-chan struct{} { return p.ctx.Done() }
 
-// Err checks the clock, and returns why the announcement has ended, nil while it has not.
+// Err checks the clock, and returns why the announcement has ended, or nil.
 func (p *Presence) Err() error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
@@ -105,9 +103,9 @@ func (p *Presence) Err() error {
 // Path returns the path of the file.
 func (p *Presence) Path() string { return p.path }
 
-// Update changes the value. Should the file be deleted meanwhile, it is made again with the new one. If
-// ctx ends first the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may yet be
-// shown. After any other error the value is the one before.
+// Update changes the value. If the file is deleted meanwhile, it is made again with the new one. If ctx ends
+// first, the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may still appear. After any
+// other error the old value remains.
 func (p *Presence) Update(ctx context.Context, value []byte) error {
 	p.mu.Lock()
 	r := p.record.with(value)
@@ -115,7 +113,6 @@ func (p *Presence) Update(ctx context.Context, value []byte) error {
 	return p.rewrite(ctx, r)
 }
 
-// rewrite replaces the record.
 func (p *Presence) rewrite(ctx context.Context, r record) error {
 	for {
 		if p.ctx.Err() != nil {
@@ -138,9 +135,8 @@ func (p *Presence) rewrite(ctx context.Context, r record) error {
 	}
 }
 
-// written takes note of what came of writing a record to a file: what the cell has refused is not what
-// the file is to hold when it is made again. It reports whether that was all: if the file was deleted
-// since, it may be made again with the record before.
+// written records the result of writing a record: a rejected record is not used to make the file again. It
+// reports whether the write is complete: a file deleted since may be made again with the old record.
 func (p *Presence) written(file *client.Handle, r record, err error) bool {
 	if err != nil && !errors.Is(err, api.Uncertain) {
 		return true
@@ -151,20 +147,20 @@ func (p *Presence) written(file *client.Handle, r record, err error) bool {
 	return err != nil || p.file == file
 }
 
-// Withdraw removes the file, and returns when that is done and nothing of the announcement runs any
-// more. Nil also if the file went with its session. If ctx ends first it goes on in the background until
-// the cell answers, and another call waits for it again. LockHeld says that another holds the lock of the
-// file, which goes when he closes it.
+// Withdraw removes the file, and returns when nothing of the announcement runs any more. Nil also if the file
+// went with its session. If ctx ends first, it goes on in the background until the cell answers, and another
+// call waits for it again. LockHeld says that another holds the lock of the file, which that holder's close
+// removes.
 func (p *Presence) Withdraw(ctx context.Context) error {
 	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.path, Err: client.Closed, Message: "it was withdrawn"})
-	// Here already, so that ended asks the context by which the call has ended: two with the same deadline
+	// Here already, so that ended asks the context that ended the call: two contexts with the same deadline
 	// end in either order.
 	ctx, cancel := p.c.CleanupContext(ctx)
 	defer cancel()
 	return ended(ctx, p.end.run(ctx, p.c, "withdraw", p.path, p.remove), "withdraw", p.path)
 }
 
-// remove removes the file, once nobody makes it again.
+// remove removes the file, after keep has stopped.
 func (p *Presence) remove(ctx context.Context) error {
 	<-p.done
 	p.mu.Lock()
@@ -173,8 +169,8 @@ func (p *Presence) remove(ctx context.Context) error {
 	if file == nil {
 		return nil
 	}
-	// Close alone would not do: a reader that has the file open in this moment would keep it. But it is
-	// closed whatever came of the other: left open, the file stays for the life of the session.
+	// Close alone would let a reader keep the file. Close follows whatever Delete returns: an open handle
+	// keeps the file for the life of the session.
 	err := file.Delete(ctx)
 	if closing := file.Close(ctx); err == nil || gone(err) {
 		err = closing
@@ -185,7 +181,7 @@ func (p *Presence) remove(ctx context.Context) error {
 	return err
 }
 
-// keep makes the file again whenever it is deleted, until the announcement ends.
+// keep makes the file again after each deletion, until the announcement ends.
 func (p *Presence) keep(file *client.Handle) {
 	defer close(p.done)
 	for {
@@ -203,7 +199,7 @@ func (p *Presence) keep(file *client.Handle) {
 	}
 }
 
-// again makes the file again. A value that was changed while it was made is written by Update.
+// again makes the file once. Update writes a value changed meanwhile.
 func (p *Presence) again() (*client.Handle, error) {
 	path, err := api.ParsePath(p.path)
 	if err != nil {
@@ -215,7 +211,6 @@ func (p *Presence) again() (*client.Handle, error) {
 	return register(p.ctx, p.c, path, r.text(), announceOptions{})
 }
 
-// put takes note of the file, or of its absence.
 func (p *Presence) put(file *client.Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +221,7 @@ func (p *Presence) put(file *client.Handle) {
 	}
 }
 
-// deleted waits until the node of a handle is deleted; an error is of anything else.
+// deleted waits until the node of a handle is deleted; an error has another cause.
 func deleted(ctx context.Context, file *client.Handle) error {
 	for {
 		e, err := file.Next(ctx)
@@ -241,8 +236,7 @@ func deleted(ctx context.Context, file *client.Handle) error {
 	}
 }
 
-// register makes an ephemeral file, and the directory for it. It waits for one of that name that is on
-// its way out.
+// register makes an ephemeral file and its directory. It waits for an earlier file of that name to go.
 func register(ctx context.Context, c *client.Client, path api.Path, contents []byte, o announceOptions) (*client.Handle, error) {
 	h, err := create(ctx, c, path, contents)
 	if !errors.Is(err, api.NotFound) && !errors.Is(err, api.Exists) {
@@ -268,7 +262,7 @@ func register(ctx context.Context, c *client.Client, path api.Path, contents []b
 		}
 		h, err := create(ctx, c, path, contents)
 		if errors.Is(err, api.NotFound) {
-			continue // the directory has just been deleted
+			continue // the directory was just deleted
 		}
 		if !errors.Is(err, api.Exists) {
 			return h, err
@@ -281,16 +275,16 @@ func register(ctx context.Context, c *client.Client, path api.Path, contents []b
 	return nil, limited.Err() // not reached: a sequence ends with its error
 }
 
-// create makes the file, and keeps it open. It is opened for an event of which there will be none, to
-// hear of its deletion.
+// create makes the file, and keeps it open. It opens it for an event that never comes, to learn of its
+// deletion.
 func create(ctx context.Context, c *client.Client, path api.Path, contents []byte) (*client.Handle, error) {
 	return c.Open(ctx, path.String(), client.OpenOptions{
 		Write: true, Create: client.NewFile, Ephemeral: true, Contents: contents, Events: []api.EventKind{api.EventLockAcquired},
 	})
 }
 
-// owner finds out who has a file that is to be made, and whether to wait for it to go. The error says who
-// has it.
+// owner finds the owner of an existing file, and whether to wait for the file to go. The error names the
+// owner.
 func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptions) (wait bool, taken error) {
 	going := api.Errorf(api.Exists, "a file of that name is being removed")
 	h, err := c.Open(ctx, path.String(), client.OpenOptions{Read: true})
@@ -301,7 +295,7 @@ func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptio
 		return false, err
 	}
 	text, stat, err := h.Contents(ctx)
-	leave(ctx, h) // while it is open here, it does not go
+	leave(ctx, h) // an open handle here would keep it
 	if gone(err) {
 		return true, going
 	}
@@ -321,7 +315,7 @@ func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptio
 	return r.holds(ctx, c, exists, o)
 }
 
-// holds completes the error of one whose name is taken by the session of a record.
+// holds completes the error for a name that the session of a record has.
 func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, o announceOptions) (wait bool, taken error) {
 	who, found, err := c.Cell().FindSession(ctx, r.session())
 	if err != nil {
@@ -334,13 +328,13 @@ func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, 
 	exists.Holders = []api.Holder{who.Holder}
 	exists.Message = fmt.Sprintf("session %v of %s (host %s, pid %d) has that name; take another, or end that session", who.Session, who.Principal, who.Host, who.PID)
 	if who.Session == c.Session() {
-		return false, exists // it has announced the name already
+		return false, exists // it has already announced the name
 	}
 	return o.wait || r.before(sign(c)), exists
 }
 
-// before reports whether a record may be of a session before that of mine: of the same process, or of one of
-// the same host that does not run any more.
+// before reports whether a record may be of an earlier session than mine: of the same process, or of a
+// process of the same host that no longer runs.
 func (r record) before(mine record) bool {
 	if r.Host != mine.Host {
 		return false
@@ -348,12 +342,12 @@ func (r record) before(mine record) bool {
 	return r.PID == mine.PID || !runs(r.PID)
 }
 
-// runs reports whether there is a process of that number on this host, as far as this system tells.
+// runs reports whether a process of that number runs on this host, if the system tells.
 func runs(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {
-		return true // it cannot be known
+		return true // unknown
 	}
-	defer func() { _ = p.Release() }() // it is only looked at
+	defer func() { _ = p.Release() }() // only looked at
 	return !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }

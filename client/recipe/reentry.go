@@ -11,30 +11,29 @@ import (
 
 // LockedOptions qualify Locked.
 type LockedOptions struct {
-	// LockDelay is how long nobody may have the lock of a holder that has failed, after its lease: at most
-	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
+	// LockDelay blocks the lock of a failed holder after its lease: at most api.MaxLockDelay. Zero is
+	// api.DefaultLockDelay; NoLockDelay is for servers that check sequencers.
 	LockDelay time.Duration
 }
 
-// Locked runs f under the lock of a file, exclusively, and releases it. The file is created if it is absent. It may
-// be nested: under the context that f is given, or one made from it, Locked of the same file and client runs its
-// function at once, under the same lock, without a call, and with neither its own LockDelay nor its options. So a
-// function that needs the lock may be called by one that has it.
+// Locked runs f under the exclusive lock of a file, which it creates if absent, and releases it. It nests:
+// under the context of f, or one made from it, Locked of the same file and client runs its function at once,
+// under the same lock, without a call, and ignores its own options. So a function that needs the lock may be
+// called under it.
 //
-// It is the context that has the lock, as goroutines have no names: two goroutines that are given it are both under the
-// lock, and do not exclude each other. With a context that is not made from it, or with another client, Locked waits
-// for the lock as anybody does: for ever, if f waits for that itself.
+// The context has the lock, as goroutines have no names: two goroutines with it do not exclude each other.
+// With another context or client, Locked waits for the lock like any caller: permanently, if f waits for
+// that.
 //
-// The context of f ends as that of a lock does (client.Lock.With): when ctx ends, and when the lock may not be relied on
-// any more. Locked releases the lock and returns when f has returned, and every function that was nested in it; those
-// that still run then, in goroutines of their own, find their context ended. Afterwards Locked under that context is
-// NotHeld.
+// The context of f ends as a lock's does (client.Lock.With): when ctx ends, and when the lock becomes
+// unreliable. Locked releases the lock and returns when f and every nested function have returned; those that
+// outlive f, in their own goroutines, find their context ended. Then Locked under that context is NotHeld.
 //
-// The error is that of f; or why the lock was not had, and f was not called: as of client.Handle.Acquire; or, if f
-// returns nil, that the lock was lost before it had (LockLost, SessionExpired), or that it is not known whether it is
-// released (Uncertain), which goes on in the background.
+// The error is that of f. If the lock was not had, f was not called and the error is client.Handle.Acquire's.
+// If f returns nil, the error can say that the lock was lost before (LockLost, SessionExpired), or that its
+// release, which goes on in the background, is Uncertain.
 //
-// Locks of several files can be nested, too, and can deadlock, unless all take them in one order:
+// Locks of several files can nest too, and can deadlock unless all callers take them in one order:
 // client.DetectDeadlock finds that. AcquireAll takes several at once.
 func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions, f func(ctx context.Context) error, options ...client.LockOption) error {
 	p, err := api.ParsePath(path)
@@ -64,13 +63,12 @@ func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions,
 		}
 	}()
 	if err = t.run(context.WithValue(ctx, key, t), f); err != nil {
-		_ = release() // it is the lesser fault
+		_ = release() // the lesser fault
 		return err
 	}
 	return release()
 }
 
-// tenureKey is that of a lock in the contexts that are under it.
 type tenureKey struct {
 	c    *client.Client
 	name api.Name
@@ -79,15 +77,14 @@ type tenureKey struct {
 // tenure is a lock while functions run under it.
 type tenure struct {
 	held *held
-	path api.Path // by which it was opened
+	path api.Path // as opened
 
 	mu     sync.Mutex // guards what follows
-	nested int        // functions that run besides the first
+	nested int        // running functions besides the first
 	over   bool       // the first has returned
 	idle   chan struct{}
 }
 
-// run runs a function under the lock.
 func (t *tenure) run(ctx context.Context, f func(ctx context.Context) error) error {
 	within, stop := t.held.lock.With(ctx)
 	defer stop()
@@ -97,7 +94,7 @@ func (t *tenure) run(ctx context.Context, f func(ctx context.Context) error) err
 	return f(within)
 }
 
-// nest runs a function under a lock that its context has.
+// nest runs a function under its context's lock.
 func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Context) error) error {
 	t.mu.Lock()
 	//mutant: over := false //by TestLockedOutlived of ./client/recipe
@@ -126,7 +123,6 @@ func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Contex
 	return t.held.lock.Err()
 }
 
-// leave takes note that a nested function has returned.
 func (t *tenure) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +131,6 @@ func (t *tenure) leave() {
 	}
 }
 
-// end takes note that the first function has returned.
 func (t *tenure) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

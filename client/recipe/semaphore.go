@@ -12,23 +12,22 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// MaxSlots is the most that a Semaphore can be of: whoever is next waits for all slots at once, and
-// a session has at most api.MaxOutstanding requests under way.
+// MaxSlots limits the size of a Semaphore: one caller waits for all slots at once, and a session has at most
+// api.MaxOutstanding pending requests.
 const MaxSlots = 100
 
-// Semaphore lets at most n hold it at a time, in the whole cell. It is a directory with a lock file
-// for each slot, and one, the turnstile, that orders those who wait.
+// Semaphore lets at most n hold it at a time, in the whole cell. It is a directory with a lock file for each
+// slot, and one, the turnstile, that orders the waiters.
 //
-// The invariant: to hold a permit is to hold, exclusively, the lock of a slot whose number is below
-// the size that stands in the directory. So there are never more permits than that, on the same terms
-// as with any lock: a holder that has failed keeps its slot until lease and lock-delay are over, and
-// knows a margin before (Permit.Context). The turnstile is for order and thrift, not for safety: whoever
-// has it takes a free slot, or waits for all of them and takes the first; then the next has it. So one at
-// a time waits for all slots, however many come.
+// The invariant: to hold a permit is to hold, exclusively, the lock of a slot whose number is below the size
+// in the directory. So permits never exceed the size, on the terms of any lock: a failed holder keeps its
+// slot until lease and lock-delay are over, and knows a margin before (Permit.Context). The turnstile is for
+// order and thrift, not for safety: its holder takes a free slot, or waits for all and takes the first; then
+// the next has it. So only one waits for all slots.
 //
-// Its methods may be called from several goroutines; of one Semaphore 32 are in the cell's queue at a
-// time, and the others wait here. All semaphores of a client share the 192 places that a session has in
-// queues; slots for which there is none are tried every few seconds (client.Handle.Acquire).
+// Its methods may be called from several goroutines. Of one Semaphore, 32 are in the cell's queue at a time,
+// and the others wait here. All semaphores of a client share its session's 192 queue places; slots without
+// one are tried every few seconds (client.Handle.Acquire).
 type Semaphore struct {
 	c    *client.Client
 	dir  string
@@ -38,28 +37,26 @@ type Semaphore struct {
 
 // SemaphoreOptions qualify Acquire and TryAcquire.
 type SemaphoreOptions struct {
-	// LockDelay is how long nobody may have the slot of a holder that has failed, after its lease: at most
-	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
+	// LockDelay blocks the slot of a failed holder after its lease: at most api.MaxLockDelay. Zero is
+	// api.DefaultLockDelay; NoLockDelay is for servers that check sequencers.
 	LockDelay time.Duration
-	// Reason is shown to those who look who holds the slots; at most api.MaxReason bytes.
+	// Reason is shown in listings of holders; at most api.MaxReason bytes.
 	Reason string
-	// Weight is how many slots the permit is of, 1 to the n of the semaphore; 0 is 1.
+	// Weight is how many slots the permit has, 1 to the semaphore's n; 0 is 1.
 	Weight int
 }
 
-// weight returns how many slots are wanted.
 func (o SemaphoreOptions) weight() int { return max(o.Weight, 1) }
 
-// NewSemaphore returns a semaphore of n, 1 to MaxSlots. It asks nobody: the directory is made by the
-// first Acquire, in one that is there, with the n of that; from then on another n is refused
-// (ResizeSemaphore).
+// NewSemaphore returns a semaphore of n, 1 to MaxSlots, without a call. The first Acquire makes the
+// directory, in an existing one, with its n; then another n is rejected (ResizeSemaphore).
 func NewSemaphore(c *client.Client, dir string, n int) *Semaphore {
 	return &Semaphore{c: c, dir: dir, n: n, door: newTurnstile(c, dir, []byte(strconv.Itoa(n)))}
 }
 
-// Acquire waits until there is room, first come, first served, and returns a permit. If ctx ends
-// before, the error is DeadlineExceeded or Cancelled, and nothing is held. A directory of another size
-// is InvalidArgument, which names both; so is a weight that is more than the size.
+// Acquire waits until there is room, first come, first served, and returns a permit. If ctx ends first, the
+// error is DeadlineExceeded or Cancelled, and nothing is held. A directory of another size is
+// InvalidArgument, which names both; so is a weight above the size.
 func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
 	if err := s.fault(o); err != nil {
 		return nil, err
@@ -88,10 +85,10 @@ func (s *Semaphore) inTurn(ctx context.Context, o SemaphoreOptions) (p *Permit, 
 	return p, false, err
 }
 
-// TryAcquire returns a permit if there are free slots. It does not stand in line, and may overtake
-// those who do, but none for whom it is the turn. If too few are free it is LockHeld, with the holders of the
-// others; if some are not held but wait for a lock-delay, LockDelayed, with the shortest. Of two that try for
-// several at the same moment, neither may get them.
+// TryAcquire returns a permit if slots are free. It does not queue, and may overtake waiters, except the one
+// whose turn it is. If too few are free, it is LockHeld, with the other holders; if some are not held but
+// delayed, LockDelayed, with the shortest delay. Of two simultaneous attempts at several, neither may
+// succeed.
 func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
 	if err := s.fault(o); err != nil {
 		return nil, err
@@ -116,12 +113,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
-// confirm returns the permit, unless the semaphore has become another's size before the slot was
-// held: from then on that slot keeps its number in it.
+// confirm returns the permit, unless a resize came before the slot was held; from then on that slot keeps its
+// number.
 func (s *Semaphore) confirm(ctx context.Context, p *Permit, err, disagree error) (*Permit, error) {
 	switch {
 	case p == nil && api.CodeOf(disagree) == api.InvalidArgument:
-		return nil, disagree // which explains err: the slot is gone
+		return nil, disagree // explains err: the slot is gone
 	case p == nil:
 		return nil, ended(ctx, err, "acquire", s.dir)
 	case disagree != nil:
@@ -145,7 +142,7 @@ func sizeFault(op string, n int, dir string) error {
 	return nil
 }
 
-// agree compares the size with that of the directory. In a session that caches it makes no call.
+// agree compares the size with the directory's. In a session that caches it makes no call.
 func (s *Semaphore) agree(ctx context.Context, h *client.Handle) error {
 	n, _, err := readSize(ctx, h)
 	if err == nil && n != s.n {
@@ -168,13 +165,12 @@ func readSize(ctx context.Context, h *client.Handle) (int, api.Stat, error) {
 	return n, stat, nil
 }
 
-// ResizeSemaphore changes the size of a semaphore. It waits for its turn as Acquire does, and if there
-// are to be fewer slots, until those with the highest numbers are free, so that there are never more
-// holders than the directory says. It is its turn meanwhile: who calls Acquire waits until the size is
-// changed, or ctx has ended, also if other slots are free. A Semaphore that was made with another size is
-// refused from then on, and what it holds it keeps. If a slot that it has vacated is lost to it (an operator
-// took it away), the error says so, and the size is as it was. Once all are vacated the size is written slot by
-// slot: what fails then may leave one between the two. A semaphore that is not there is made, of that size.
+// ResizeSemaphore changes the size of a semaphore. It waits for its turn as Acquire does, and, to remove
+// slots, until those with the highest numbers are free, so that holders never exceed the directory's size.
+// Callers of Acquire wait until it ends, even if other slots are free. A Semaphore made with the old size is
+// rejected from then on, but keeps its slots. If an operator takes away a vacated slot, the error says so,
+// and the size is unchanged. Once all are vacated, the size is written slot by slot: a failure may leave one
+// between the two. It creates an absent semaphore with that size.
 func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) error {
 	if err := sizeFault("resize", n, dir); err != nil {
 		return err
@@ -189,8 +185,8 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 	if err != nil {
 		return err
 	}
-	// It ends when a slot is lost, which ends what is waited for: the others, and, in a write, caches that are to
-	// be dropped. The cell extends no lease until the slot is let go.
+	// It ends when a slot is lost, and with it all waits: for slots, and, in a write, for caches to drop the
+	// file. The cell extends no lease until the slot is released.
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	surplus, err := s.vacate(within, cancel, was)
@@ -208,13 +204,13 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		return s.unresized(ctx, within, err)
 	}
 	for _, one := range surplus {
-		_ = one.handle.Delete(ctx) // the size is changed, and a file that nobody opens any more does no harm
+		_ = one.handle.Delete(ctx) // the size is changed, and an unused file is harmless
 	}
 	return nil
 }
 
-// vacate takes the slots that are not below the size, of those that were, in their order. What it has it returns
-// also with an error, for the caller to close. lost is told of one that is lost.
+// vacate takes the slots from the new size up to the old one, in order. It returns those it has also with an
+// error, for the caller to close. It calls lost for a lost one.
 func (s *Semaphore) vacate(ctx context.Context, lost context.CancelCauseFunc, was int) (surplus []*held, err error) {
 	for slot := s.n; slot < was; slot++ {
 		path := s.dir + "/" + slotName(slot)
@@ -229,8 +225,8 @@ func (s *Semaphore) vacate(ctx context.Context, lost context.CancelCauseFunc, wa
 	return surplus, nil
 }
 
-// write writes the size, if it is still that of stat. Without a slot it does so only while that is held, and a
-// write has one such condition: so the slots go one by one, the highest first.
+// write writes the size, if it is still that of stat. To remove a slot it must hold it, and a write has one
+// such condition: so the slots go one by one, the highest first.
 func (s *Semaphore) write(ctx context.Context, h *client.Handle, stat api.Stat, surplus []*held) error {
 	if len(surplus) == 0 {
 		_, err := h.SetContents(ctx, []byte(strconv.Itoa(s.n)), client.IfGeneration(stat.Content))
@@ -247,8 +243,8 @@ func (s *Semaphore) write(ctx context.Context, h *client.Handle, stat api.Stat, 
 	return nil
 }
 
-// unresized is the error of a resize: that a slot was lost, if that is what has happened. within knows why, unless
-// nothing has been heard of it yet.
+// unresized is the error of a resize: that a slot was lost, if so. within knows why, unless the event has not
+// come yet.
 func (s *Semaphore) unresized(ctx, within context.Context, err error) error {
 	why := context.Cause(within)
 	if why == nil && errors.Is(err, api.BadSequencer) {

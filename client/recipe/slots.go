@@ -12,23 +12,20 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// slotName returns the name of a slot's file.
 func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
 
-// slotHandle is a slot whose lock another holds.
 type slotHandle struct {
 	slot   int
 	handle *client.Handle
 }
 
-// slotLock is a slot whose lock is held.
 type slotLock struct {
 	slot int
 	held *held
 }
 
-// take takes as many free slots as are wanted, or waits for them. It reports whether the turn was lost before it had
-// several: then it has none, as somebody else may be at it.
+// take takes the wanted number of free slots, or waits for them. It reports whether the turn was lost before
+// it had several: then it has none, as another caller may have the turn.
 func (s *Semaphore) take(ctx, turn context.Context, o SemaphoreOptions) (p *Permit, lost bool, err error) {
 	var mine []slotLock
 	for {
@@ -55,11 +52,11 @@ func (s *Semaphore) take(ctx, turn context.Context, o SemaphoreOptions) (p *Perm
 			letGo(ctx, mine)
 			return nil, false, err
 		}
-		// One slot is not what it was: its file was deleted, for example. The others may be waited for as before.
+		// One slot has changed: its file was deleted, for example. Wait for the others as before.
 	}
 }
 
-// stillHeld returns the slots that are held still; it lets go of the others.
+// stillHeld returns the slots still held; it releases the others.
 func stillHeld(ctx context.Context, mine []slotLock) []slotLock {
 	var still, lost []slotLock
 	for _, one := range mine {
@@ -73,7 +70,6 @@ func stillHeld(ctx context.Context, mine []slotLock) []slotLock {
 	return still
 }
 
-// letGo gives slots back that are not wanted, or were lost.
 func letGo(ctx context.Context, slots []slotLock) {
 	var handles []*client.Handle
 	for _, one := range slots {
@@ -82,7 +78,6 @@ func letGo(ctx context.Context, slots []slotLock) {
 	leave(ctx, handles...)
 }
 
-// leaveSlots closes the handles of slots.
 func leaveSlots(ctx context.Context, slots []slotHandle) {
 	var handles []*client.Handle
 	for _, one := range slots {
@@ -95,9 +90,9 @@ func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) 
 	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
 }
 
-// trySlots takes free slots, until with mine there are as many as are wanted. Those it has it returns also with an error;
-// if there are too few, with the handles of those that are taken. A slot that cannot be used, because a stranger has
-// put something else in its place, is passed over as long as there are others.
+// trySlots takes free slots, until with mine they are the wanted number. It returns those it has also with an
+// error; if too few, with the handles of the taken ones. It skips an unusable slot as long as there are
+// others.
 func (s *Semaphore) trySlots(ctx context.Context, mine []slotLock, o SemaphoreOptions) (got []slotLock, taken []slotHandle, err error) {
 	need := o.weight() - len(mine)
 	var spoilt error
@@ -151,8 +146,8 @@ func (s *Semaphore) trySlots(ctx context.Context, mine []slotLock, o SemaphoreOp
 	return got, taken, busy
 }
 
-// trySlot opens a slot and tries its lock. The handle is left open if the lock is taken. A file that was
-// deleted after it was opened says nothing of the slot, which is free in the next.
+// trySlot opens a slot and tries its lock. The handle stays open if the lock is taken. A file deleted after
+// the open says nothing of the slot: try the next file.
 func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOptions) (*client.Lock, error) {
 	for {
 		h, err := s.openSlot(ctx, one.slot, o)
@@ -177,9 +172,9 @@ func (s *Semaphore) hold(one slotHandle, l *client.Lock) slotLock {
 	return slotLock{slot: one.slot, held: &held{c: s.c, handle: one.handle, lock: l}}
 }
 
-// first waits for all slots at once and takes the first that it gets, as many as are wanted. The other handles are
-// closed, which ends the other waits. With slots that it has it does not wait any longer than it has them, nor, as two
-// who had some would wait for each other, than it has the turn. No error says that there is more to be done.
+// first waits for all slots at once and takes the first it gets, the wanted number. Closing the other handles
+// ends the other waits. With some slots, it waits only while it has them and the turn, as two such callers
+// would wait for each other. If it returns a nil error with too few slots, the caller tries again.
 func (s *Semaphore) first(ctx, turn context.Context, mine []slotLock, slots []slotHandle, o SemaphoreOptions) (got []slotLock, err error) {
 	type outcome struct {
 		one  slotHandle
@@ -216,7 +211,7 @@ func (s *Semaphore) first(ctx, turn context.Context, mine []slotLock, slots []sl
 		defer context.AfterFunc(had.lock.Context(), cancel)()
 	}
 	leaveSlots(ctx, rest)
-	waits.Wait() // a lock that came as well was released with its handle
+	waits.Wait() // closing its handle released a second lock
 	if within.Err() != nil && ctx.Err() == nil {
 		err = nil
 	}

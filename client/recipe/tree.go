@@ -12,78 +12,76 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Bounds of a Tree for which its options name no other.
+// Default bounds of a Tree.
 const (
 	DefaultTreeNodes = 10_000
 	DefaultTreeBytes = 64 << 20
 )
 
-// Tree is what is below a directory, kept up to date here: looking at it costs no call, and goes on
-// whatever happens to the directory, the session or the cell.
+// Tree is everything below a directory, kept up to date here. Looking at it makes no call, whatever happens
+// to the directory, the session or the cell.
 //
-// Each file is as it was at one moment: contents and metadata belong together, and a file that was seen in
-// one version is never shown in an earlier one. Two files may be of two moments: a program that changes
-// several files that belong together writes one that names the others, last.
+// Each file is of one moment: contents and metadata belong together, and a file never goes back to an earlier
+// version. Two files may be of two moments: a program that changes several related files writes one that
+// names the others, last.
 //
-// It has a session of its own, or one of a client.Keeper, opened again when it is lost; and, for each
-// directory, a goroutine and a handle of the session, which has api.MaxHandles. Close waits for the
-// goroutines. Its methods may be called from several goroutines.
+// It has its own session, or a client.Keeper's, reopened when lost, and, for each directory, a goroutine and
+// a handle of the session, which has api.MaxHandles. Close waits for the goroutines. Its methods may be
+// called from several goroutines.
 type Tree struct {
 	path    string
 	o       TreeOptions
-	upkeep        // its mutex guards what follows, and the twigs; loaded says that the tree has been whole
-	root    *twig // nil: there is no such directory
+	upkeep        // its mutex guards all below, and the twigs; loaded: the tree was once complete
+	root    *twig // nil: no such directory
 	nodes   int
 	bytes   int
-	changed chan struct{} // closed and replaced when any of it changes
-	behind  int           // directories that have changed, or are new, and were not looked at since
+	changed chan struct{} // closed and replaced at each change
+	behind  int           // directories, changed or new, without a look since
 }
 
 // TreeNode is a file or a directory of a Tree, in one version.
 type TreeNode struct {
-	// Stat is as client.Handle.Stat has it, without the generation of the lock and the number of
-	// children, of whose changes a Tree is not told (0).
+	// Stat is client.Handle.Stat's, without the generation of the lock and the number of children (0), whose
+	// changes a Tree does not hear of.
 	Stat api.Stat
-	// Contents are those of a file, and shared by all who ask: they must not be changed. Nil otherwise.
+	// Contents are those of a file, shared by all callers: do not change them. Nil otherwise.
 	Contents []byte
-	// Err says why what is in it is not here, although the node is there: it may not be read
-	// (PermissionDenied), which is tried again once in a lease; or it is an ephemeral directory
-	// (InvalidArgument), which is not followed, since that would keep it from going. Who loses the right to
-	// read a node by a change of its ACL names has this Err soon; by a change of what an ACL says, when
-	// the session opens the node next, as the rights of a handle are those of its opening.
+	// Err says why the contents of an existing node are not here: it may not be read (PermissionDenied),
+	// which is tried again once in a lease; or it is an ephemeral directory (InvalidArgument), which
+	// following would keep alive. After a change of its ACL names, a lost right to read shows soon; after a
+	// change of an ACL's contents, when the session next opens the node, as a handle's rights are those of
+	// its opening.
 	Err error
 }
 
 // TreeOptions qualify WatchTree.
 type TreeOptions struct {
-	// MaxNodes and MaxBytes bound how many files and directories are kept, and how many bytes of contents; 0
-	// is DefaultTreeNodes and DefaultTreeBytes. A directory with more has the Tree stay as it is, with an
-	// error that is TooLarge, until it has less.
+	// MaxNodes and MaxBytes limit the files and directories, and the bytes of contents; 0 is DefaultTreeNodes
+	// and DefaultTreeBytes. Over a larger directory the Tree stays as it is, with the error TooLarge, until
+	// it shrinks.
 	MaxNodes, MaxBytes int
-	// OnError is called, from one goroutine, when the Tree cannot be kept up to date, for another reason than that
-	// there is no session or no master: it is too large, or the directory may not be read. It is tried again
-	// every ten seconds. It must not call Close. Nil is not.
+	// OnError is called, from one goroutine, when the Tree cannot be kept up to date: it is too large, or the
+	// directory may not be read. The lack of a session or a master does not count. The Tree retries every ten
+	// seconds. OnError must not call Close. It may be nil.
 	OnError func(error)
 }
 
-// twig is a node as it is kept. Tree.mu guards it.
+// twig is a kept node. Tree.mu guards it.
 type twig struct {
 	node  TreeNode
 	below map[string]*twig // of a directory
 }
 
-// WatchTree waits until everything below a directory is here, and keeps it up to date until Close. A
-// directory that is not there is a Tree without nodes, and is waited for; one that is deleted and made again is
-// followed. ctx bounds the wait only. If it ends before, or there can be no Tree (TooLarge, PermissionDenied,
-// NotDirectory), the error says what was in the way last. A directory that is ephemeral itself is
-// InvalidArgument, since who follows it has it open, and would keep it for ever.
+// WatchTree waits until everything below a directory is here, and keeps it up to date until Close. An absent
+// directory is a Tree without nodes, and is waited for; a recreated one is followed. ctx bounds the wait
+// only. If ctx ends first, or there can be no Tree (TooLarge, PermissionDenied, NotDirectory), the error is
+// the last obstacle. An ephemeral directory is InvalidArgument, as following would keep it permanently.
 //
-// from is a client.Config, for a session of its own, or a *client.Keeper, for one that others use too, which
-// Close leaves open. To begin costs three calls for each file and directory, sixteen of them at a time; a
-// change of a file costs two for its directory, and three to read it. A change waits until all
-// who have it in their caches have dropped it, at worst for api.CacheLease. In a session without a
-// cache each directory costs two once in a lease besides. A file that its owner deletes while it is read here
-// goes a moment later.
+// from is a client.Config, for a session of its own, or a shared *client.Keeper, which Close leaves open. The
+// start costs three calls for each file and directory, sixteen at a time. A change of a file costs two for
+// its directory, and three to read it. It waits until all caches have dropped the file, at worst
+// api.CacheLease. In a session without a cache each directory costs two more in each lease. A file deleted by
+// its owner during a read here goes a moment later.
 func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOptions) (*Tree, error) {
 	p, err := api.ParsePath(dir)
 	if err != nil {
@@ -105,7 +103,6 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 	return t, nil
 }
 
-// enter takes note of the session; nil is none.
 func (t *Tree) enter(c *client.Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +110,7 @@ func (t *Tree) enter(c *client.Client) {
 	t.broadcast()
 }
 
-// fail reports an error, and whether the tree has been whole.
+// fail reports an error, and whether the tree was once complete.
 func (t *Tree) fail(err error) (loaded bool) {
 	t.mu.Lock()
 	loaded, t.err = t.loaded, err
@@ -125,13 +122,13 @@ func (t *Tree) fail(err error) (loaded bool) {
 	return loaded
 }
 
-// broadcast tells of a change. Tree.mu is held.
+// broadcast reports a change. Tree.mu is held.
 func (t *Tree) broadcast() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// Get returns a node by its name below the directory, such as "web/limits", and whether it is there. "." is the
+// Get returns a node by its name below the directory, such as "web/limits", and whether it exists. "." is the
 // directory itself. It makes no call.
 func (t *Tree) Get(name string) (TreeNode, bool) {
 	t.mu.Lock()
@@ -151,8 +148,8 @@ func (t *Tree) Get(name string) (TreeNode, bool) {
 	return at.node, true
 }
 
-// All ranges over the nodes that are here at the moment when the loop begins, by name: each directory, beginning
-// with ".", before what is in it. It makes no call.
+// All ranges over the nodes at the moment when the loop begins, by name: each directory, beginning with ".",
+// before its contents. It makes no call.
 func (t *Tree) All() iter.Seq2[string, TreeNode] {
 	return func(yield func(string, TreeNode) bool) {
 		for _, one := range t.list() {
@@ -163,7 +160,6 @@ func (t *Tree) All() iter.Seq2[string, TreeNode] {
 	}
 }
 
-// named is a node with its name.
 type named struct {
 	name string
 	node TreeNode
@@ -186,27 +182,26 @@ func (t *Tree) list() []named {
 	return list
 }
 
-// Size returns how many nodes there are, the directory itself among them, and how many bytes of contents.
+// Size returns the number of nodes, the directory itself included, and of bytes of contents.
 func (t *Tree) Size() (nodes, bytes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.nodes, t.bytes
 }
 
-// Changed returns a channel that is closed at the next change of the tree, or of what Fresh or Err return; but that
-// the lease runs out it does not tell. Who takes it before looking misses nothing.
+// Changed returns a channel that is closed at the next change of the tree, or of Fresh or Err, except when
+// the lease runs out. Call it before looking, to miss nothing.
 func (t *Tree) Changed() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.changed
 }
 
-// Fresh reports whether the Tree is what there is below the directory, as far as can be known here: the session's
-// lease runs, and nothing was heard that has not been looked at. Then a change that is not seen yet was made a
-// moment ago; at worst a lease ago, if this process has just been cut off, and then in a session that caches (which is
-// the rule) the writer has not been told yet that it was made; or if it was made while this program might not read
-// the node. Not fresh is a Tree while the cell is away, after a
-// change that could not be read yet, and while Err is not nil. What a node with an Err holds it does not know.
+// Fresh reports whether the Tree matches the directory, to this process's knowledge: the session's lease
+// runs, and every event was followed by a look. An unseen change is a moment old, or at most a lease if this
+// process was just cut off; in a session that caches (the default), its writer then still waits. Or this
+// program could not read the node at that time. A Tree is not fresh while the cell is away, after a change
+// that could not be read yet, and while Err is not nil. It does not know the contents of a node with an Err.
 func (t *Tree) Fresh() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,19 +209,19 @@ func (t *Tree) Fresh() bool {
 	return t.err == nil && t.behind == 0 && t.c != nil && t.c.Left() > 0
 }
 
-// Err returns why the Tree could not be kept up to date when that was last tried; nil when it is up to date again,
-// and while it waits for a session or a master.
+// Err returns why the last attempt to update the Tree failed; nil when it is up to date again, and while it
+// waits for a session or a master.
 func (t *Tree) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
 }
 
-// Close ends the session, unless that is a Keeper's, which takes 5 s at most, and returns when nothing of the Tree
-// runs any more. What is here stays, and is not Fresh.
+// Close ends the session, unless it is a Keeper's, in at most 5 s, and returns when nothing of the Tree runs.
+// Its nodes stay, and are not Fresh.
 func (t *Tree) Close() { t.end() }
 
-// set makes a node what is kept by a name, "." or one in a directory. The error is TooLarge.
+// set keeps a node under a name, "." or one in a directory. The error is TooLarge.
 func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	node.Stat.Lock, node.Stat.Children = 0, 0
 	t.mu.Lock()
@@ -239,7 +234,7 @@ func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	at := &twig{node: node}
 	if old != nil && old.node.Stat.Kind == node.Stat.Kind && old.node.Stat.Instance == node.Stat.Instance {
 		at = old
-		nodes, bytes = 1, len(old.node.Contents) // what is below it stays
+		nodes, bytes = 1, len(old.node.Contents) // its subtree stays
 	}
 	nodes, bytes = t.nodes-nodes+1, t.bytes-bytes+len(node.Contents)
 	if err := t.bounds(nodes, bytes); err != nil {
@@ -262,7 +257,6 @@ func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	return at, nil
 }
 
-// bounds compares a size with what may be kept.
 func (t *Tree) bounds(nodes, bytes int) error {
 	if nodes <= t.o.MaxNodes && bytes <= t.o.MaxBytes {
 		return nil
@@ -271,7 +265,7 @@ func (t *Tree) bounds(nodes, bytes int) error {
 		Message: fmt.Sprintf("there are at least %d nodes with %d bytes of contents below it; a tree of %d and %d bytes is kept", nodes, bytes, t.o.MaxNodes, t.o.MaxBytes)}
 }
 
-// clear removes what is kept by a name, or in a whole directory.
+// clear removes the node of a name, or a whole directory.
 func (t *Tree) clear(in *twig, names ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -287,7 +281,6 @@ func (t *Tree) clear(in *twig, names ...string) {
 	}
 }
 
-// fell takes note that there is no such directory.
 func (t *Tree) fell() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -297,7 +290,7 @@ func (t *Tree) fell() {
 	}
 }
 
-// count returns how many nodes there are at and below one, with how many bytes. Tree.mu is held.
+// count returns the nodes at and below one, and their bytes. Tree.mu is held.
 func count(at *twig) (nodes, bytes int) {
 	if at == nil {
 		return 0, 0

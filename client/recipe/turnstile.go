@@ -7,23 +7,21 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// turnstile lets one through at a time, in the order in which they came to it: it is the lock of a
-// file, whose queue is the cell's. Whoever was let through may do what would be dear if all did it at
-// once. It guards nothing, so it needs no lock-delay: if it lets two through, because the lock was broken
-// or the session of one is over, they do it both. One whose lock was broken lets go of it at once, as the
-// cell extends no lease until the owner has, and goes on with what it does.
+// turnstile lets one caller through at a time, in order of arrival: it is the lock of a file, with the cell's
+// queue. The caller may then do what would be dear for all at once. It guards nothing, so it needs no
+// lock-delay: if the lock was broken or a session has ended, two may do it. A caller whose lock was broken
+// releases it at once, as the cell extends no lease until then, and goes on.
 type turnstile struct {
 	c      *client.Client
 	dir    string
-	file   client.OpenOptions // with what it is opened, and created
-	places chan struct{}      // one for each who is at the cell
+	file   client.OpenOptions // options to open and create it
+	places chan struct{}      // one for each request in the cell
 }
 
 const (
 	turnstileName = "turnstile"
-	// mostQueued is how many of one process stand in the cell's queue at a time; the others wait in
-	// the process. Whoever waits takes one of the api.MaxOutstanding requests of his session, and if they
-	// took all, those who have what is waited for could not give it back.
+	// mostQueued limits a process's requests in the cell's queue; the others wait in the process. Each waiter
+	// takes one of its session's api.MaxOutstanding requests; if waiters took all, holders could not release.
 	mostQueued = 32
 )
 
@@ -32,20 +30,18 @@ func newTurnstile(c *client.Client, dir string, contents []byte) *turnstile {
 		file: client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents}}
 }
 
-// open opens the file, which is created if it is absent.
 func (t *turnstile) open(ctx context.Context) (*client.Handle, error) {
 	return openIn(ctx, t.c, t.dir, turnstileName, t.file)
 }
 
-// enter waits for its turn. check is called before it; its error ends the wait. Whoever was let
-// through calls leave.
+// enter waits for its turn. It calls check before; an error ends the wait. The caller must call leave.
 func (t *turnstile) enter(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, error) {
 	h, _, err := t.enterTurn(ctx, reason, check)
 	return h, err
 }
 
-// enterTurn is enter for one who must know when the turn is lost: then the context ends, soon, and another may have
-// been let through.
+// enterTurn is enter for callers that must know when the turn is lost: then the context ends, soon, and
+// another may have been let through.
 func (t *turnstile) enterTurn(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, context.Context, error) {
 	select {
 	case t.places <- struct{}{}:
@@ -66,7 +62,6 @@ func (t *turnstile) enterTurn(ctx context.Context, reason string, check func(h *
 	return h, turn, nil
 }
 
-// pass waits for its turn once.
 func (t *turnstile) pass(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, context.Context, error) {
 	h, err := t.open(ctx)
 	if err != nil {
@@ -75,7 +70,8 @@ func (t *turnstile) pass(ctx context.Context, reason string, check func(h *clien
 	if err = check(h); err == nil {
 		var l *client.Lock
 		if l, err = h.Acquire(ctx, api.Exclusive, client.Reason(reason)); err == nil {
-			// It does nothing after leave; before, it ends when the cell has answered or the session is over.
+			// After leave it does nothing; before, it ends when the cell has answered or the session has
+			// ended.
 			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(ctx)) })
 			return h, l.Context(), nil
 		}
@@ -84,7 +80,6 @@ func (t *turnstile) pass(ctx context.Context, reason string, check func(h *clien
 	return nil, nil, err
 }
 
-// leave lets the next one through.
 func (t *turnstile) leave(ctx context.Context, h *client.Handle) {
 	leave(ctx, h)
 	<-t.places

@@ -10,39 +10,37 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// configPause is between two attempts after a refusal that is not for want of a session, such as
-// PermissionDenied: what it takes to end it is a person.
+// configPause separates attempts after an error other than a missing session, such as PermissionDenied: a
+// person must end it.
 const configPause = 10 * time.Second
 
-// upkeep keeps something up to date here by what is told in a session, in one session after the other: a ConfigFile,
-// a Tree.
+// upkeep keeps a ConfigFile or a Tree up to date from events, in one session after the other.
 type upkeep struct {
 	stop    context.CancelFunc
-	stopped chan struct{} // closed when nothing runs any more
-	ready   chan struct{} // closed when there is something, or never will be
+	stopped chan struct{} // closed when nothing runs
+	ready   chan struct{} // closed when loaded, or when that cannot happen
 
 	mu     sync.Mutex     // guards what follows, and what is kept
-	loaded bool           // there is something
-	c      *client.Client // the present session; nil while there is none
-	err    error          // why there is nothing, or it is not up to date
+	loaded bool           // something is loaded
+	c      *client.Client // the session, or nil
+	err    error          // why nothing is loaded, or it is outdated
 }
 
 func newUpkeep() upkeep {
 	return upkeep{stopped: make(chan struct{}), ready: make(chan struct{})}
 }
 
-// upkept is what is kept.
 type upkept interface {
-	// follow keeps it up to date as long as the session lasts. Who has loaded it for the first time closes ready.
+	// follow keeps it up to date as long as the session lasts. The first load closes ready.
 	follow(ctx context.Context, c *client.Client) error
-	// fail takes note of an error, and reports whether it was loaded.
+	// fail records an error, and reports whether it was loaded.
 	fail(err error) (loaded bool)
 }
 
-// begin keeps something up to date until end, and waits until it is loaded. ctx bounds the wait only. With an error,
-// which says what was in the way last, nothing runs any more. what is in words what is waited for.
+// begin keeps something up to date until end, and waits until it is loaded. ctx bounds the wait only. After
+// an error, which is the last obstacle, nothing runs. what names it in words.
 func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, what, path string) error {
-	if keeper, is := from.(*client.Keeper); from == nil || is && keeper == nil { // a panic would come in a goroutine that is not the caller's
+	if keeper, is := from.(*client.Keeper); from == nil || is && keeper == nil { // a panic would come in another goroutine
 		return &api.Error{Code: api.InvalidArgument, Op: "watch", Path: path, Message: "the sessions are nil; give a client.Config or a *client.Keeper"}
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -67,7 +65,6 @@ func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, wha
 	return errors.Join(why, last)
 }
 
-// run keeps a session until ctx ends, or it turns out that there will be nothing.
 func (u *upkeep) run(ctx context.Context, from client.Sessions, it upkept) {
 	for {
 		err := from.Renew(ctx, it.follow)
@@ -88,7 +85,6 @@ func (u *upkeep) run(ctx context.Context, from client.Sessions, it upkept) {
 	}
 }
 
-// end ends the session, unless that is a Keeper's, and returns when nothing runs any more.
 func (u *upkeep) end() {
 	u.stop()
 	<-u.stopped

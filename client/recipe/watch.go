@@ -12,25 +12,23 @@ import (
 )
 
 const (
-	// verify is how often what is followed is looked at although no event tells of it: a lease, since a
-	// session that is waited for may have been dead for so long already.
+	// verify is how often a followed node is looked at without an event: a lease, as a session that is waited
+	// for may have been dead that long.
 	verify = api.DefaultLease
-	// together is how long after an event more are waited for: what happens at once is looked at once,
-	// and a directory that is busy is not listed for each child.
+	// together is how long to wait for more events after one, so that one look covers them.
 	together = 5 * time.Millisecond
-	// leaveTime bounds how long the end of a recipe waits for a handle to be closed, or a lock to be
-	// released, while the cell is away; what is not done by then is done in the background.
+	// leaveTime limits how long the end of a recipe waits to close a handle or release a lock while the cell
+	// is away; the rest goes on in the background.
 	leaveTime = 2 * time.Second
 )
 
-// sight is a moment at which a node is to be looked at.
 type sight struct {
-	*client.Handle // open for the events; follow closes it. nil: there is no such node
+	*client.Handle // open for the events; follow closes it. nil: no such node
 
-	// events are what has happened since the sight before: whoever looks now sees all of it. None means
-	// that the node has just been opened, and anything may have happened; or that the sight is due.
+	// events are those since the sight before: a look now sees their effects. Without events the node has
+	// just been opened, and anything may have happened; or the sight is due.
 	events []api.Event
-	due    bool // a period of verify is over, whatever has happened
+	due    bool // a period of verify is over
 }
 
 // tells reports whether the sight may be about a child of that name.
@@ -38,23 +36,21 @@ func (s sight) tells(child string) bool {
 	return len(s.events) == 0 || s.restarted() || slices.ContainsFunc(s.events, func(e api.Event) bool { return e.Child == child })
 }
 
-// restarted reports whether events may have been lost before the sight.
 func (s sight) restarted() bool {
 	return slices.ContainsFunc(s.events, func(e api.Event) bool {
 		return e.Kind == api.EventMasterFailedOver || e.Kind == api.EventLost
 	})
 }
 
-// follow ranges over the moments at which a node is to be looked at: at once, whenever events have come
-// of those it is opened for, when some may have been lost (a fail-over, a queue that was full), and, while
-// there is the node, once in each period of verify, for what no event tells: that a session has ended, and
-// what was done while this program might not read the node. The handle is open for events before the look,
-// so that nothing is missed between the two. When there is no such node, or no more, that is one sight with
-// a nil Handle, and then it is waited for, by way of the directory it will be in; unless the options create it.
+// follow ranges over the moments to look at a node: at once, after events that it is opened for, after events
+// may have been lost (a fail-over, a full queue), and, while the node exists, once in each period of verify,
+// for changes without events: an ended session, or one made while this program could not read the node. The
+// handle is open for events before the look, so none between is missed. An absent node is one sight with a
+// nil Handle; follow then waits for it by way of its directory, unless the options create it.
 //
-// A look that fails with HandleClosed or NotFound (see gone) has met the end of the node: the loop goes
-// on to the next sight, which knows. What comes last is an error: of ctx, of the session, or an answer
-// such as PermissionDenied. Handles are closed when the loop ends, or goes on to another.
+// A look that fails with HandleClosed or NotFound (see gone) has met the end of the node: the next sight
+// knows. The last item is an error: of ctx, of the session, or an answer such as PermissionDenied. Handles
+// are closed when the loop ends, or goes on to another.
 func follow(ctx context.Context, c *client.Client, path string, o client.OpenOptions) iter.Seq2[sight, error] {
 	return func(yield func(sight, error) bool) {
 		for more := true; more; {
@@ -90,7 +86,7 @@ func followOne(ctx context.Context, h *client.Handle, yield func(sight, error) b
 	}
 }
 
-// followFor is followOne, from one sight on, until the next look is due.
+// followFor is followOne from one sight on, until the next look is due.
 func followFor(ctx context.Context, h *client.Handle, s sight, yield func(sight, error) bool) (due, next bool) {
 	within, stop := context.WithTimeout(ctx, verify)
 	defer stop()
@@ -112,7 +108,6 @@ func followFor(ctx context.Context, h *client.Handle, s sight, yield func(sight,
 	return false, false
 }
 
-// gather waits for an event, and takes those that come with it.
 func gather(ctx context.Context, h *client.Handle) ([]api.Event, error) {
 	e, err := h.Next(ctx)
 	if err != nil {
@@ -123,14 +118,14 @@ func gather(ctx context.Context, h *client.Handle) ([]api.Event, error) {
 	defer cancel()
 	for len(events) < api.MaxEventQueue {
 		if e, err = h.Next(soon); err != nil {
-			break // of time, or it is found again by the next call
+			break // time is over, or the next call finds it again
 		}
 		events = append(events, e)
 	}
 	return events, nil
 }
 
-// appear waits until there may be a node of that name, whatever it takes to open it.
+// appear waits until a node of that name may exist, however it is opened.
 func appear(ctx context.Context, c *client.Client, path string) error {
 	p, err := api.ParsePath(path)
 	if err != nil {
@@ -148,31 +143,30 @@ func appear(ctx context.Context, c *client.Client, path string) error {
 		if err == nil {
 			leave(ctx, h)
 		}
-		if !errors.Is(err, api.NotFound) && !errors.Is(err, api.Exists) { // Exists: the one before is being removed
+		if !errors.Is(err, api.NotFound) && !errors.Is(err, api.Exists) { // Exists: the earlier one is being removed
 			return nil
 		}
 	}
 	return nil
 }
 
-// keepsAlive is the error of what follows a file by a handle that stays open, where the file is ephemeral.
+// keepsAlive is the error for following an ephemeral file by an open handle.
 func keepsAlive(op, path string) error {
 	return &api.Error{Code: api.InvalidArgument, Op: op, Path: path,
 		Message: "the file is ephemeral, and who follows it has it open, so that it would never go; make it a permanent file"}
 }
 
-// gone reports whether an error says that a node is not there any more.
+// gone reports whether an error says that a node no longer exists.
 func gone(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.NotFound) }
 
-// unusable reports whether an error is about one file of a recipe's directory and says nothing of the
-// others: it is gone, or being removed (Exists), or is a stranger's that this program may not use, or no
-// file at all. Such a file holds up nobody: it is passed over.
+// unusable reports whether an error concerns one file of a recipe's directory only: it is gone, being removed
+// (Exists), no file, or not for this program. Recipes skip such a file.
 func unusable(err error) bool {
 	return gone(err) || slices.Contains([]api.Code{api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory}, api.CodeOf(err))
 }
 
-// ended returns the error of a call of a recipe: that it was given up, if that is what has happened,
-// whatever the call under it may have left uncertain.
+// ended returns the error of a recipe's call: that it was given up, if so, whatever the inner call may have
+// left uncertain.
 func ended(ctx context.Context, err error, op, path string) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
