@@ -86,7 +86,7 @@ func (r attackResult) budget() int64 {
 	return r.idle.memory + slack + mail + 2*(connection*(r.peak.connections-r.idle.connections)+session*(r.peak.sessions-r.idle.sessions)+r.peak.held)
 }
 
-// An honest client is served during every attack, with latencies that at most double; the master's memory stays within its
+// An honest client is served during every attack, within the limits of latencies that docs/attacks.md names; the master's memory stays within its
 // budget, no session or replica ends, and after the attack the master is as before it.
 //
 // It runs alone in its package: attackers take what processor time is left, and beside other tests that is either nothing, or
@@ -232,21 +232,36 @@ func (r attackResult) check(t *testing.T) {
 	if !*full {
 		return // other tests run beside
 	}
-	for what, p99 := range r.p99s() {
-		if p99.in > 2*p99.without {
-			t.Errorf("the 99th percentile of %s was %v during the attack, and %v without", what, p99.in, p99.without)
+	for _, s := range r.slowed() {
+		if !s.holds() {
+			t.Errorf("%s took %v during the attack, with a 99th percentile of %v; without %v or %v, and %v or %v",
+				s.what, s.in.p(50), s.in.p(99), s.before.p(50), s.after.p(50), s.before.p(99), s.after.p(99))
 		}
 	}
 }
 
-// p99 is a 99th percentile during an attack, and the longer one of those before and after.
-type p99 struct{ in, without time.Duration }
+// tolerable is a 99th percentile that an attack may always bring about. Where five replicas and the attackers share two processors, some
+// milliseconds are the time that they wait for each other.
+const tolerable = 20 * time.Millisecond
 
-func (r attackResult) p99s() map[string]p99 {
-	return map[string]p99{
-		"lock+unlock": {r.in.locks.p(99), max(r.before.locks.p(99), r.after.locks.p(99))},
-		"read":        {r.in.reads.p(99), max(r.before.reads.p(99), r.after.reads.p(99))},
-	}
+// slowed is what one operation of the honest client takes.
+type slowed struct {
+	what              string
+	before, in, after latencies
+}
+
+func (r attackResult) slowed() []slowed {
+	return []slowed{{"lock+unlock", r.before.locks, r.in.locks, r.after.locks}, {"read", r.before.reads, r.in.reads, r.after.reads}}
+}
+
+// growth returns how many times as long a percentile is during an attack as the longer one of those before and after.
+func (s slowed) growth(percent int) float64 {
+	return float64(s.in.p(percent)) / float64(max(s.before.p(percent), s.after.p(percent)))
+}
+
+// holds reports whether the operation keeps the limits that docs/attacks.md names.
+func (s slowed) holds() bool {
+	return s.growth(50) <= 1.5 && (s.growth(99) <= 2 || s.in.p(99) <= tolerable)
 }
 
 func (r reading) atLeast(o reading) reading {
