@@ -254,40 +254,36 @@ func (p *trial) watch(t *testing.T) {
 		}
 		put()
 	})
-	follow := func(name string, next func() (*store.KVPair, bool)) {
-		for seen, told := 0, 0; ; told++ {
-			pair, ok := next()
-			if !ok {
-				t.Errorf("%s: it ended after version %d", name, seen)
-				return
-			}
-			if number(pair) <= seen {
-				t.Errorf("%s: version %d after %d", name, number(pair), seen)
-			}
-			seen = number(pair)
-			select {
-			case <-last:
-				if seen == version {
-					t.Logf("%s: told %d of %d versions", name, told, version)
-					return
-				}
-			default:
-			}
-		}
-	}
 	all.Go(func() {
-		follow("watch", func() (*store.KVPair, bool) { pair, ok := <-events; return pair, ok })
+		follow(t, "watch", events, func(pair *store.KVPair) []*store.KVPair { return []*store.KVPair{pair} }, last, &version)
 	})
 	all.Go(func() {
-		follow("watch of the tree", func() (*store.KVPair, bool) {
-			list, ok := <-lists
-			if !ok || len(list) != 1 {
-				return nil, false
-			}
-			return list[0], true
-		})
+		follow(t, "watch of the tree", lists, func(list []*store.KVPair) []*store.KVPair { return list }, last, &version)
 	})
 	all.Wait()
+}
+
+// follow hears of versions until it has heard of the last one. Which that is, is known when last is closed: it may hear of it before.
+func follow[T any](t *testing.T, name string, told <-chan T, pairsOf func(T) []*store.KVPair, last <-chan struct{}, version *int) {
+	for seen, heard := 0, 0; last != nil || seen != *version; {
+		select {
+		case <-last:
+			last = nil
+		case one, ok := <-told:
+			if pairs := pairsOf(one); !ok || len(pairs) != 1 {
+				t.Errorf("%s: it ended after version %d", name, seen)
+				return
+			} else if number(pairs[0]) <= seen {
+				t.Errorf("%s: version %d after %d", name, number(pairs[0]), seen)
+			} else {
+				seen = number(pairs[0])
+			}
+			heard++
+		}
+		if last == nil && seen == *version {
+			t.Logf("%s: told %d of %d versions", name, heard, *version)
+		}
+	}
 }
 
 // killHolder kills a process that has a lock and a key with a TTL: both are free for others.
