@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// NoLockDelay, as the LockDelay of options, frees the locks of a failed holder when its lease ends. It is for
+// NoLockDelay frees the locks of a failed holder when its lease ends, as the LockDelay of options. It is for
 // work whose servers check sequencers.
 const NoLockDelay time.Duration = -1
 

@@ -237,15 +237,6 @@ func programs(half string) []string {
 	return names
 }
 
-func onlyFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return complete(cmd, args, half)
-	}
-}
-
 // knownCells returns the cells known without a call: the default, the configured ones, and local.
 func (g *globals) knownCells() []string {
 	cells := slices.DeleteFunc(client.ConfiguredCells(), func(name string) bool { return !api.ValidCell(name) })

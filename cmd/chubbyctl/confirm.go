@@ -59,7 +59,7 @@ func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	}
 	p, err := listsOf(l.cell).Join(name)
 	if err != nil {
-		return "", nil // no list has such a name
+		return "", nil //nolint:nilerr // no list has such a name
 	}
 	text, _, err := l.client.Get(ctx, p.String())
 	if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {

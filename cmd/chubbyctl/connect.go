@@ -189,13 +189,13 @@ func (g *globals) onCell(run func(cmd *cobra.Command, cell string) error) action
 	}
 }
 
-func showCell[T any](g *globals, ask func(*client.Cell, context.Context) (T, error), print func(io.Writer, T) error) action {
+func showCell[T any](g *globals, ask func(*client.Cell, context.Context) (T, error), show func(io.Writer, T) error) action {
 	return g.onCell(func(cmd *cobra.Command, cell string) error {
 		answer, err := askCell(cmd.Context(), g, cell, ask)
 		if err != nil {
 			return err
 		}
-		return print(cmd.OutOrStdout(), answer)
+		return show(cmd.OutOrStdout(), answer)
 	})
 }
 

@@ -39,7 +39,7 @@ func preferencesFile() (string, error) {
 // readPreferences reads the preferences strictly. Without a file, nothing is chosen.
 func readPreferences() (p preferences, path string, err error) {
 	if path, err = preferencesFile(); err != nil {
-		return p, "", nil // without a home there is no file
+		return p, "", nil //nolint:nilerr // without a home there is no file
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -47,7 +47,7 @@ func findPlugin(root *cobra.Command, args []string) (*plugin, error) {
 	flags.SetInterspersed(false)
 	given.addFlags(flags)
 	if flags.Parse(args) != nil || flags.NArg() == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilerr // cobra says what is wrong
 	}
 	before, rest := args[:len(args)-flags.NArg()], flags.Args()
 	switch asked := rest[0]; {
