@@ -27,7 +27,7 @@ func (c *soloClient) claim(h Handle, mode api.LockMode) raftfsm.Claim {
 	return raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: mode}
 }
 
-// requestFor asks for a lock; whoever asks does not look at its place in the queue.
+// requestFor returns a request for a lock. Its caller does not look at its place in the queue.
 func requestFor(claim raftfsm.Claim, h Handle) AcquireRequest {
 	return AcquireRequest{Claim: claim, Handle: h, Queued: func(Queued) error { return nil }}
 }
