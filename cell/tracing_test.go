@@ -172,7 +172,8 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 		if got := attributeOf(caches, "chubby.slow.sessions").AsStringSlice(); !slices.Equal(got, []string{slow.Session().String()}) {
 			t.Errorf("it waited for the caches of %v, want %v", got, slow.Session())
 		}
-		if took := caches.EndTime.Sub(caches.StartTime); took < time.Second || took > api.CacheLease {
+		// The master looks at what has expired at most once in a millisecond.
+		if took := caches.EndTime.Sub(caches.StartTime); took < time.Second || took > api.CacheLease+time.Millisecond {
 			t.Errorf("it waited for caches for %v", took)
 		}
 		if got := attributeOf(queue, "chubby.lock.holders").AsStringSlice(); !slices.Equal(got, []string{holder.Session().String()}) || attributeOf(queue, "chubby.queue.place").AsInt64() != 1 {
