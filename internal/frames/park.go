@@ -3,6 +3,7 @@ package frames
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 )
 
@@ -13,17 +14,19 @@ var ErrParked = errors.New("the call is parked")
 // is the handler's, or derived from it; the handler then returns ErrParked. After that and resume, rest runs,
 // and its result answers the call, as the last of several replies; rest may send others before, or park the
 // call again. The caller has to call resume in any case, also when ctx has ended. resume may be called from
-// anywhere, repeatedly, and never blocks.
-//
-// Park returns nil for a call over another protocol. Its handler has to wait.
+// anywhere, repeatedly, and never blocks. A call over gRPC keeps its goroutine, which gRPC needs.
 func Park(ctx context.Context, rest func() (reply any, err error)) (resume func()) {
-	k, _ := ctx.Value(callKey{}).(*serverCall)
-	if k == nil {
-		return nil
+	switch k := ctx.Value(callKey{}).(type) {
+	case *serverCall:
+		k.parking = &parking{call: k, rest: rest}
+		k.parking.missing.Store(2)
+		return k.parking.resume
+	case *foreignCall:
+		resumed := make(chan struct{})
+		k.rest, k.resumed = rest, resumed
+		return sync.OnceFunc(func() { close(resumed) })
 	}
-	k.parking = &parking{call: k, rest: rest}
-	k.parking.missing.Store(2)
-	return k.parking.resume
+	panic("only a call of a Server can be parked")
 }
 
 type parking struct {

@@ -17,7 +17,7 @@ import (
 type serverCall struct {
 	conn    *serverConn
 	number  uint64
-	method  *method
+	method  *Method
 	payload *buffer // the request's frame; nil once read
 	message []byte  // a part of it
 	left    time.Duration
@@ -88,16 +88,7 @@ func (k *serverCall) begin() {
 	}
 }
 
-func (k *serverCall) serve() {
-	var reply any
-	var err error
-	if k.method.unary != nil {
-		reply, err = k.method.unary(k.method.impl, callContext{k}, k.RecvMsg, k.conn.server.cfg.Unary)
-	} else {
-		err = k.stream()
-	}
-	k.returned(reply, err)
-}
+func (k *serverCall) serve() { k.returned(k.conn.server.call(k.method, k)) }
 
 func (k *serverCall) returned(reply any, err error) {
 	if errors.Is(err, ErrParked) && k.parking != nil {
@@ -115,14 +106,6 @@ func (k *serverCall) answer(reply any, err error) {
 	}
 	<-k.conn.running
 	k.conn.handlers.Done()
-}
-
-func (k *serverCall) stream() error {
-	intercept := k.conn.server.cfg.Stream
-	if intercept == nil {
-		return k.method.stream(k.method.impl, k)
-	}
-	return intercept(k.method.impl, k, &grpc.StreamServerInfo{FullMethod: k.method.name, IsServerStream: true}, k.method.stream)
 }
 
 // finish answers a call, unless its client has abandoned it. write says that the caller has to have the answer

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"path"
@@ -13,12 +12,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
-func (c *call) identify(request any) {
-	if c != nil {
-		c.named = requestIDOf(request)
-	}
-}
-
 func requestIDOf(request any) steps.RequestID {
 	switch q := request.(type) {
 	case interface{ GetCaller() *pb.Caller }:
@@ -29,25 +22,21 @@ func requestIDOf(request any) steps.RequestID {
 	return 0
 }
 
-func (c *call) RequestID() steps.RequestID {
-	if c == nil {
-		return 0
-	}
-	return c.named
-}
+// RequestID implements steps.Identified.
+func (c *call) RequestID() steps.RequestID { return c.named }
 
 // maxSaid limits each text in the line of a refusal, in bytes: the refused caller chooses these texts.
 const maxSaid = 512
 
 // logRefusal logs that a call was refused for its caller's identity. It writes at most one line a second, since
 // strangers cause any number. The audit log records them separately.
-func (s *service) logRefusal(ctx context.Context, call *call, method string, request any, trace Trace, err error) {
+func (s *service) logRefusal(c *call, err error) {
 	n, ok := s.refused.Next()
 	//mutant: if !ok && n > 0 { //by TestLogOfRequests of ./cell
 	if !ok {
 		return
 	}
-	attrs := append(s.describe(ctx, call, method, request, trace), slog.Int("count", n))
+	attrs := append(s.describe(c), slog.Int("count", n))
 	var e *api.Error
 	if errors.As(pb.Error(err), &e) {
 		attrs = append(attrs, slog.String("code", e.Code.String()), slog.String("error", e.Message))
@@ -57,7 +46,7 @@ func (s *service) logRefusal(ctx context.Context, call *call, method string, req
 			attrs[i].Value = slog.StringValue(strings.ToValidUTF8(text[:maxSaid], "") + "…")
 		}
 	}
-	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was refused", append(attrs, slog.String("event", "call_refused"))...)
+	s.cfg.Logger.LogAttrs(c.Context(), slog.LevelWarn, "a call was refused", append(attrs, slog.String("event", "call_refused"))...)
 }
 
 // phases are how long a call waited, by kind.
@@ -88,9 +77,6 @@ func (*call) ID() string { return "" }
 
 // Step implements steps.Trace, for a call that was slow.
 func (c *call) Step(s steps.Step) {
-	if c == nil {
-		return
-	}
 	if c.slow == nil {
 		c.slow = &phases{}
 	}
@@ -100,8 +86,8 @@ func (c *call) Step(s steps.Step) {
 }
 
 // own returns how long a call took, except what it waits for by design: a queue position, news, an outage's end.
-func (c *call) own(method string, took time.Duration) time.Duration {
-	switch method {
+func (c *call) own(took time.Duration) time.Duration {
+	switch c.method {
 	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Chubby_Transfer_FullMethodName:
 		return 0
 	case pb.Chubby_Acquire_FullMethodName:
@@ -114,35 +100,33 @@ func (c *call) own(method string, took time.Duration) time.Duration {
 }
 
 // logSlow logs a slow call and what it waited for, as far as the master reported. It writes at most one line a second.
-func (s *service) logSlow(ctx context.Context, call *call, method string, request any, trace Trace, took, own time.Duration) {
+func (s *service) logSlow(c *call, took, own time.Duration) {
 	n, ok := s.slow.Next()
 	if !ok {
 		return
 	}
-	attrs := append(s.describe(ctx, call, method, request, trace), slog.Duration("took", took), slog.Duration("own", own), slog.Int("count", n))
-	if call.slow != nil {
-		attrs = append(attrs, slog.Group("phases", call.slow.attrs()...))
+	attrs := append(s.describe(c), slog.Duration("took", took), slog.Duration("own", own), slog.Int("count", n))
+	if c.slow != nil {
+		attrs = append(attrs, slog.Group("phases", c.slow.attrs()...))
 	}
-	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was slow", append(attrs, slog.String("event", "slow_call"))...)
+	s.cfg.Logger.LogAttrs(c.Context(), slog.LevelWarn, "a call was slow", append(attrs, slog.String("event", "slow_call"))...)
 }
 
-func (s *service) describe(ctx context.Context, call *call, method string, request any, trace Trace) []slog.Attr {
+func (s *service) describe(c *call) []slog.Attr {
 	m, _ := s.cfg.Replica.Master()
-	about := s.traceSubject(request)
-	attrs := []slog.Attr{slog.String("method", path.Base(method)), slog.String("principal", s.whoCalls(ctx, m, request))}
+	about := s.traceSubject(c.asked)
+	attrs := []slog.Attr{slog.String("method", path.Base(c.method)), slog.String("principal", s.whoCalls(c.Context(), m, c.asked))}
 	if about.Path != "" {
 		attrs = append(attrs, slog.String("path", about.Path))
 	}
 	if about.Session != 0 {
 		attrs = append(attrs, slog.String("session", about.Session.String()))
 	}
-	if conn := connOf(ctx); conn != nil {
-		attrs = append(attrs, slog.String("from", conn.Conn.RemoteAddr().String()))
+	attrs = append(attrs, slog.String("from", c.of.conn.Conn.RemoteAddr().String()))
+	if c.named != 0 {
+		attrs = append(attrs, slog.String("request", c.named.String()))
 	}
-	if id := call.RequestID(); id != 0 {
-		attrs = append(attrs, slog.String("request", id.String()))
-	}
-	if id := traceID(trace); id != "" {
+	if id := c.traceID(); id != "" {
 		attrs = append(attrs, slog.String("trace", id))
 	}
 	return attrs

@@ -9,19 +9,10 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/protobuf/proto"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/test/bufconn"
 )
-
-// described notes what is registered.
-type described map[string]grpc.MethodHandler
-
-func (d described) RegisterService(desc *grpc.ServiceDesc, _ any) {
-	for _, m := range desc.Methods {
-		d["/"+desc.ServiceName+"/"+m.MethodName] = m.Handler
-	}
-}
 
 // closer serves the closing of handles.
 type closer struct {
@@ -42,24 +33,16 @@ func TestFormerNamesAreServed(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler), Stopwatch: func() time.Duration { return 0 },
 		Answered: func(method string, _ api.Code, _ time.Duration, _ string) { counted = append(counted, method) },
 	}}
-	served, c := described{}, &closer{}
-	pb.RegisterChubbyServer(door{served, s}, c)
-	conns, _ := rated(Rates{Calls: 10})
+	c := &closer{}
+	l := bufconn.Listen(4 << 10)
+	serveOn(t, s, c, l, newHeld(wide()), testbed.Clock())
+	r := newFramed(t, l)
 	for _, method := range []string{"/chubby.v1.Chubby/Close", "/chubby.v1.Chubby/CloseHandle"} {
-		handle := served[method]
-		if handle == nil {
-			t.Errorf("%s is not served", method)
-			continue
+		if _, err := r.begin(method, &pb.CloseHandleRequest{Handle: []byte(method)}); err != nil {
+			t.Fatal(err)
 		}
-		wire, err := proto.Marshal(&pb.CloseHandleRequest{Handle: []byte(method)})
-		if err == nil {
-			conn := arriving(t, conns, "10.0.0.1:1", "", 1)
-			conn.account.received(half(t, 1))
-			ctx := withCall(peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()}))
-			_, err = handle(c, ctx, func(m any) error { return decodes(m, wire) }, nil)
-		}
-		if err != nil {
-			t.Errorf("%s: %v", method, err)
+		if code := r.ending(); code != codes.OK {
+			t.Errorf("%s: %v", method, code)
 		}
 	}
 	if want := []string{"/chubby.v1.Chubby/Close", "/chubby.v1.Chubby/CloseHandle"}; !slices.Equal(c.closed, want) {

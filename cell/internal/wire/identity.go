@@ -200,7 +200,7 @@ func (s *service) checkOwner(ctx context.Context, request any) error {
 		var owner string
 		owner, err = s.ownerOf(m, q.GetCaller().GetSession())
 		if err == nil && owner != caller {
-			callOf(ctx).isForeign()
+			callOf(ctx).foreign = true
 			err = api.Errorf(api.SessionExpired, "this is no session of %q; open a new one", caller)
 		}
 	}

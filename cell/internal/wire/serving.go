@@ -16,7 +16,7 @@ const (
 // serve begins to serve an arrived call, or refuses it. The caller must call served afterwards, which does
 // nothing after a refusal.
 func (c *call) serve(method string, size requestSize) error {
-	if err := checkSize(method, size); err != nil || c == nil {
+	if err := checkSize(method, size); err != nil {
 		return err
 	}
 	err := c.admitRequest(method, size)
@@ -48,26 +48,6 @@ func (c *call) admitRequest(method string, size requestSize) error {
 		}
 	}
 	c.serving = true
-	return nil
-}
-
-// weigh counts the request of a call that is being served, or rejects it as wasted.
-func (c *call) weigh(method string, size requestSize) error {
-	err := checkSize(method, size)
-	if err != nil && c != nil {
-		c.of.mu.Lock()
-		c.wasted()
-		c.of.mu.Unlock()
-	}
-	if err != nil || c == nil || size.weight() == 0 {
-		return err
-	}
-	c.of.mu.Lock()
-	c.request += size.weight()
-	c.of.add(size.weight())
-	bytes := c.of.bytes
-	c.of.mu.Unlock()
-	c.of.all.relieve(c.of, bytes)
 	return nil
 }
 
@@ -108,9 +88,6 @@ func givesBack(method string) bool {
 }
 
 func (c *call) served() {
-	if c == nil {
-		return
-	}
 	c.of.mu.Lock()
 	c.serving = false
 	c.settle()

@@ -61,17 +61,6 @@ func (s *service) trace(ctx context.Context, method string) Trace {
 	return s.cfg.Tracer.Begin(ctx, method, parentOf(ctx))
 }
 
-func (s *service) endTrace(t Trace, request any, err error) {
-	if t == nil {
-		return
-	}
-	code := api.OK
-	if err != nil {
-		code = api.CodeOf(pb.Error(err))
-	}
-	t.End(s.traceSubject(request), code)
-}
-
 // traceSubject returns what a request concerns, as far as this replica can tell.
 func (s *service) traceSubject(request any) (about TraceSubject) {
 	about.Request, about.Path = requestIDOf(request), subjectOf(request)
@@ -90,9 +79,9 @@ func (s *service) traceSubject(request any) (about TraceSubject) {
 	return about
 }
 
-func traceID(t Trace) string {
-	if t == nil {
+func (c *call) traceID() string {
+	if c.trace == nil {
 		return ""
 	}
-	return t.ID()
+	return c.trace.ID()
 }
