@@ -13,19 +13,10 @@ const (
 	MaxAuditFiles     = 1000
 )
 
-func (cfg Config) checkAudit(fault func(string, ...any)) {
-	if a := cfg.Audit; a.MiB < 0 || a.MiB > MaxAuditMiB || a.Files < 0 || a.Files > MaxAuditFiles {
-		fault("audit-file-mib, audit-files: %d and %d; want up to %d and %d", a.MiB, a.Files, MaxAuditMiB, MaxAuditFiles)
-	}
-}
-
 func (r *Replica) openAudit() error {
 	a := r.cfg.Audit
 	if a.File == "" {
 		return nil
-	}
-	if a.MiB == 0 {
-		a.MiB = DefaultAuditMiB
 	}
 	var err error
 	r.audit, err = audit.Open(audit.Config{

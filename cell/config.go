@@ -208,6 +208,36 @@ const (
 // MaxOperators is the maximum of operators at bootstrap.
 const MaxOperators = 100
 
+// Defaults of Config.MaxConnections and Config.MaxConnectionsPerAddress. A connection takes some 50 KB and a
+// file descriptor. A process needs one for sessions and one for calls.
+const (
+	DefaultMaxConnections           = 40_000
+	DefaultMaxConnectionsPerAddress = 4_000
+)
+
+// Rates of Config as chubbyd sets them. Calls: more than two cores serve, so that they limit only larger
+// machines. Sessions and handshakes: a tenth of what two cores do, enough for a fleet that starts at once.
+const (
+	DefaultMaxCallsPerPrincipal       = 50_000
+	DefaultMaxNewSessionsPerPrincipal = 1_000
+	DefaultMaxCallsPerAddress         = 100_000
+	DefaultMaxHandshakesPerAddress    = 500
+)
+
+// DefaultClientMemoryMiB has room for 130,000 parked calls, or 4,000 whole files in transit.
+const DefaultClientMemoryMiB = 1 << 10
+
+// MinClientMemoryMiB leaves a connection room for a few whole files.
+const MinClientMemoryMiB = 64
+
+// Limits of Config.DiskStall. A slow disk, which syncs in tens of milliseconds, is far from the default. The
+// other replicas elect a leader within as long again.
+const (
+	DefaultDiskStall = 3 * time.Second
+	MinDiskStall     = time.Second
+	MaxDiskStall     = 10 * time.Minute
+)
+
 func (cfg Config) self() (Member, bool) {
 	for _, m := range cfg.Members {
 		if m.ID == cfg.ID {

@@ -30,34 +30,6 @@ func (cfg Config) listenAddresses() Addresses {
 	}
 }
 
-func (cfg Config) checkListen(fault func(string, ...any)) {
-	type port struct {
-		what, address string
-		given         net.Listener
-	}
-	where := cfg.listenAddresses()
-	ports := []port{{"clients", where.Client, cfg.ClientListener}, {"raft", where.Raft, cfg.RaftListener}, {"http", where.HTTP, cfg.HTTPListener}}
-	for i, one := range ports {
-		for _, other := range ports[:i] {
-			if one.given == nil && other.given == nil && overlap(one.address, other.address) {
-				fault("listen: %s (for %s) and %s (for %s) are the same port here: give each its own, or say where to listen (listen)", other.address, other.what, one.address, one.what)
-			}
-		}
-	}
-}
-
-// overlap reports whether two addresses cannot both be listened on; a name means every interface. Port 0 is
-// always free.
-func overlap(a, b string) bool {
-	hostA, portA, err := net.SplitHostPort(a)
-	hostB, portB, errB := net.SplitHostPort(b)
-	if err != nil || errB != nil || portA != portB || portA == "0" {
-		return false
-	}
-	every := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
-	return hostA == hostB || every(hostA) || every(hostB)
-}
-
 func (r *Replica) listen(ctx context.Context) error {
 	where := r.cfg.listenAddresses()
 	for _, port := range []struct {

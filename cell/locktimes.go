@@ -13,26 +13,6 @@ import (
 // MaxMetricPrefixes is the maximum of Config.MetricPrefixes: each has its own metrics.
 const MaxMetricPrefixes = 32
 
-func (cfg Config) checkMetricPrefixes(fault func(string, ...any)) {
-	if len(cfg.MetricPrefixes) > MaxMetricPrefixes {
-		fault("metric-prefixes: %d paths; at most %d are possible", len(cfg.MetricPrefixes), MaxMetricPrefixes)
-	}
-	var before []api.Name
-	for _, text := range cfg.MetricPrefixes {
-		path, err := api.ParsePath(text)
-		switch {
-		case err != nil:
-			fault("metric-prefixes: %v", err)
-			continue
-		case path.Cell() != cfg.Cell && path.Cell() != api.LocalCell:
-			fault("metric-prefixes: %q is of another cell", text)
-		case slices.Contains(before, path.Name()):
-			fault("metric-prefixes: %q is there twice", text)
-		}
-		before = append(before, path.Name())
-	}
-}
-
 // lockTimes measures how long locks are waited for and held. Locks below configured paths count apart, all
 // others together, which limits the number of metrics.
 type lockTimes struct {

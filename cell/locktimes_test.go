@@ -30,11 +30,13 @@ func TestMetricPrefixesAreChecked(t *testing.T) {
 	for want, prefixes := range map[string][]string{
 		"at most 32": many, "another cell": {"/ls/other/a"}, "begins with": {"a"}, "twice": {"/ls/main/a", "/ls/local/a"},
 	} {
-		var faults []string
-		Config{Cell: "main", MetricPrefixes: prefixes}.checkMetricPrefixes(func(format string, _ ...any) { faults = append(faults, format) })
-		if len(faults) != 1 {
-			t.Errorf("%q: %d faults, want one about %q", prefixes, len(faults), want)
+		var f faults
+		if (Config{Cell: "main", MetricPrefixes: prefixes}).checkMetricPrefixes(&f); len(f) != 1 || !strings.Contains(f[0], want) {
+			t.Errorf("%q: %q, want one about %q", prefixes, f, want)
 		}
 	}
-	Config{Cell: "main", MetricPrefixes: many[1:]}.checkMetricPrefixes(func(format string, args ...any) { t.Errorf(format, args...) })
+	var f faults
+	if (Config{Cell: "main", MetricPrefixes: many[1:]}).checkMetricPrefixes(&f); len(f) > 0 {
+		t.Error(f)
+	}
 }

@@ -83,3 +83,10 @@ func newMetrics(r *Replica) *metrics {
 	}
 	return m
 }
+
+func (r *Replica) contentsUsed() float64 {
+	if r.cfg.MaxContentsMiB == 0 {
+		return 0
+	}
+	return float64(r.fsm.State().Tree.Counts().Weight()) / float64(int64(r.cfg.MaxContentsMiB)<<20)
+}

@@ -2,7 +2,6 @@ package cell
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -35,18 +34,6 @@ type BackupPlace interface {
 	Remove(ctx context.Context, name string) error
 	// String names the place in the log.
 	String() string
-}
-
-func (s BackupSchedule) check() string {
-	switch {
-	case s.Place == nil:
-		return ""
-	case s.Every < MinBackupEvery || s.Every > MaxBackupEvery:
-		return fmt.Sprintf("backup-every: %v; want %v to %v", s.Every, MinBackupEvery, MaxBackupEvery)
-	case s.Keep < 1 || s.Keep > MaxBackupKeep:
-		return fmt.Sprintf("backup-keep: %d; want 1 to %d", s.Keep, MaxBackupKeep)
-	}
-	return ""
 }
 
 // Publication is what clients find by the cell's name, for example in DNS.
