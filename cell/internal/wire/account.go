@@ -33,9 +33,8 @@ const (
 // handler has returned. It is safe for concurrent use.
 type account struct {
 	all    *Connections
-	origin *source
+	origin *party
 	conn   *heardConn
-	silent bool // nothing has arrived; Connections.mu guards it
 
 	mu      sync.Mutex // guards the fields below
 	in, out passing
@@ -74,7 +73,7 @@ type call struct {
 	slow              *phases         // what a slow call waited for; nil before that
 }
 
-func newAccount(all *Connections, origin *source, conn *heardConn) *account {
+func newAccount(all *Connections, origin *party, conn *heardConn) *account {
 	return &account{all: all, origin: origin, conn: conn, in: passing{skip: prefaceLen}, calls: map[uint64]*call{}}
 }
 
@@ -99,26 +98,14 @@ func (a *account) endingIs(n int64) {
 func (a *account) received(p []byte) {
 	a.mu.Lock()
 	before := a.bytes
-	begins := !a.started && len(p) > 0
-	if begins {
+	if !a.started && len(p) > 0 {
 		a.start(p[0])
 	}
 	a.in.scan(p, a.arrived)
 	grown, bytes := a.bytes > before, a.bytes
 	a.mu.Unlock()
-	if begins {
-		a.all.speaks(a)
-	}
 	if grown {
 		a.all.relieve(a, bytes)
-	}
-}
-
-// speaks removes the account from the silent ones. Connections.mu is held.
-func (a *account) speaks() {
-	if a.silent {
-		a.silent = false
-		a.origin.silent--
 	}
 }
 

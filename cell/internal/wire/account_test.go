@@ -343,8 +343,8 @@ func TestHeldIsWhatIsOpen(t *testing.T) {
 		for _, one := range all {
 			one.call.served()
 		}
-		if c.bytes.Load() != 0 || c.ending.Load() != 0 || len(c.from) != 0 {
-			t.Fatalf("every call has ended, and %d bytes of %d addresses are counted", c.bytes.Load(), len(c.from))
+		if c.bytes.Load() != 0 || c.ending.Load() != 0 || len(c.from.here) != 0 {
+			t.Fatalf("every call has ended, and %d bytes of %d addresses are counted", c.bytes.Load(), len(c.from.here))
 		}
 	})
 }

@@ -58,10 +58,10 @@ type heardConn struct {
 	account *account
 	closed  atomic.Bool
 
-	caller atomic.Pointer[caller] // the principal whose calls it carries; nil if unknown
-	rest   atomic.Int64           // how long to delay its next read, a time.Duration
-	rested time.Duration          // how long its reads were delayed in succession; only the reader uses it
-	gone   chan struct{}          // closed with the connection
+	caller atomic.Pointer[party] // the principal whose calls it carries; nil if unknown
+	rest   atomic.Int64          // how long to delay its next read, a time.Duration
+	rested time.Duration         // how long its reads were delayed in succession; only the reader uses it
+	gone   chan struct{}         // closed with the connection
 }
 
 // readBuffer is how many bytes are read from a connection at a time.

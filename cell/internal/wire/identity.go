@@ -157,7 +157,7 @@ func (c *heardConn) refused() error {
 func (c *Connections) Recheck() int {
 	var open []*heardConn
 	c.mu.Lock()
-	for _, o := range c.from {
+	for _, o := range c.from.here {
 		for a := range o.accounts {
 			open = append(open, a.conn)
 		}

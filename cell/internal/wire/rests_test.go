@@ -150,9 +150,9 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 		}
 	}
 	testbed.Await(t, "the connection", func() bool { return c.Count() == 1 })
-	var o *source
+	var o *party
 	c.mu.Lock()
-	for _, one := range c.from {
+	for _, one := range c.from.here {
 		o = one
 	}
 	c.mu.Unlock()

@@ -171,7 +171,7 @@ func serveOn(t *testing.T, s *service, h pb.ChubbyServer, l net.Listener, conns 
 		testbed.Await(t, "handlers that end, and nothing that is counted", func() bool { // Stop does not wait for handlers
 			conns.mu.Lock()
 			defer conns.mu.Unlock()
-			return conns.bytes.Load() == 0 && len(conns.from) == 0
+			return conns.bytes.Load() == 0 && len(conns.from.here) == 0
 		})
 	})
 }
@@ -181,7 +181,7 @@ func isServing(conns *Connections) bool {
 	conns.mu.Lock()
 	defer conns.mu.Unlock()
 	var some bool
-	for _, o := range conns.from {
+	for _, o := range conns.from.here {
 		for a := range o.accounts {
 			a.mu.Lock()
 			for _, c := range a.calls {

@@ -326,7 +326,7 @@ func TestHeldInFramesIsWhatIsOpen(t *testing.T) {
 			}
 		}
 		_ = conn.Close()
-		if c.bytes.Load() != 0 || len(c.from) != 0 {
+		if c.bytes.Load() != 0 || len(c.from.here) != 0 {
 			t.Fatalf("the connection is closed, and %d bytes are counted", c.bytes.Load())
 		}
 	})

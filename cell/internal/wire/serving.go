@@ -77,8 +77,8 @@ func isEndless(method string) bool {
 	return false
 }
 
-// givesBack reports whether a call releases something. Such calls have their own rate: each is a command of the
-// log, and a client releases no more than it acquired.
+// givesBack reports whether a call releases something. Such calls count, since each is a command of the log, but
+// have a reserve of their rate: a client that makes too many calls can still release.
 func givesBack(method string) bool {
 	switch method {
 	case pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_CloseHandle_FullMethodName, pb.Chubby_EndSession_FullMethodName:
