@@ -174,13 +174,7 @@ func (f *fake) serve(address string, most int) {
 	}
 	framed := frames.NewServer(frames.ServerConfig{
 		Times:    frames.Times{Ping: time.Hour, Timeout: time.Hour, Idle: time.Hour},
-		MaxCalls: most, MaxRequest: api.MaxMessage,
-		Serve: func(m *frames.Method, stream grpc.ServerStream) (any, error) {
-			if m.Unary != nil {
-				return m.Call(stream, f.unary(address))
-			}
-			return nil, f.stream(address)(m.Impl, stream, &grpc.StreamServerInfo{FullMethod: m.Name, IsServerStream: true}, m.Stream)
-		},
+		MaxCalls: most, MaxRequest: api.MaxMessage, Serve: f.framed(address),
 	})
 	if !f.old {
 		options = append(options, grpc.Creds(framed.Credentials()))
