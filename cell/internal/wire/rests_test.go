@@ -213,29 +213,6 @@ func TestLongCallsForNothingAreReadSlowly(t *testing.T) {
 	}
 }
 
-// A handler that panics costs its call, and nothing else, over HTTP/2 as in frames.
-func TestPanicInACall(t *testing.T) {
-	l := testbed.Loopback(t)
-	(&host{}).serve(t, l, wide())
-	r := newRude(t, dialled(t, l))
-	for range 2 {
-		stream := r.begin(pb.Chubby_Delete_FullMethodName)
-		if err := r.send(stream, announced(0), true); err != nil {
-			t.Fatal(err)
-		}
-		if code := r.status(stream); code != "10" { // Aborted, which is Uncertain
-			t.Errorf("the call ended with %s", code)
-		}
-	}
-	stream := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName)
-	if err := r.send(stream, announced(0), true); err != nil {
-		t.Fatal(err)
-	}
-	if code := r.status(stream); code != "0" {
-		t.Errorf("another call of the connection ended with %s", code)
-	}
-}
-
 // Handshakes are computed in turn; one that waits for its client keeps none from going on.
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
