@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // callTimes measures clients' calls, by method and code. Every call passes here, so the lookup of a histogram
@@ -24,12 +25,10 @@ type callKind struct {
 	code   api.Code
 }
 
-func newCallTimes() *callTimes {
+func newCallTimes(m meter) *callTimes {
 	return &callTimes{
-		all: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "chubby", Name: "call_seconds", Help: "Time from the arrival of a client's call to its answer, by method and code. KeepAlive, KeepAlives and Acquire wait as long as they have to.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
-		}, []string{"code", "method"}),
+		all: m.histograms("call_seconds", "Time from the arrival of a client's call to its answer, by method and code. KeepAlive, KeepAlives and Acquire wait as long as they have to.",
+			prometheus.ExponentialBuckets(0.0001, 4, 10), "code", "method"),
 		one: map[callKind]prometheus.Observer{},
 	}
 }
@@ -84,13 +83,12 @@ type metrics struct {
 	shed     prometheus.Counter
 	late     prometheus.Counter
 
-	calls     *callTimes
-	appends   prometheus.Histogram
-	applies   prometheus.Histogram
-	proofs    prometheus.Histogram
-	unproven  prometheus.Counter
-	takeovers *takeoverTimes
-	sizes     prometheus.Histogram
+	calls    *callTimes
+	appends  prometheus.Histogram
+	applies  prometheus.Histogram
+	proofs   prometheus.Histogram
+	unproven prometheus.Counter
+	sizes    prometheus.Histogram
 }
 
 func (m *metrics) proofEnded(took time.Duration, err error) {
@@ -102,10 +100,26 @@ func (m *metrics) proofEnded(took time.Duration, err error) {
 
 func (m *metrics) entrySized(bytes int) { m.sizes.Observe(float64(bytes)) }
 
-func histogram(name, help string, first float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "chubby", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(first, 4, 10)})
+// meter makes metrics, which its registry serves.
+type meter struct{ promauto.Factory }
+
+func (m meter) counter(name, help string) prometheus.Counter {
+	return m.NewCounter(prometheus.CounterOpts{Namespace: "chubby", Name: name, Help: help})
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "chubby", Name: name, Help: help})
+// counted is counter for what is counted elsewhere.
+func (m meter) counted(name, help string, read func() float64) {
+	m.NewCounterFunc(prometheus.CounterOpts{Namespace: "chubby", Name: name, Help: help}, read)
+}
+
+func (m meter) gauge(name, help string, read func() float64) {
+	m.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
+}
+
+func (m meter) histogram(name, help string, first float64) prometheus.Histogram {
+	return m.NewHistogram(prometheus.HistogramOpts{Namespace: "chubby", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(first, 4, 10)})
+}
+
+func (m meter) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return m.NewHistogramVec(prometheus.HistogramOpts{Namespace: "chubby", Name: name, Help: help, Buckets: buckets}, labels)
 }

@@ -26,12 +26,10 @@ type prefixTimes struct {
 	waits, holds prometheus.Observer
 }
 
-func newLockTimes(prefixes []string) *lockTimes {
+func newLockTimes(m meter, prefixes []string) *lockTimes {
 	vec := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "chubby", Name: name, Help: help + " Those at and below a path of metric-prefixes are counted apart; prefix is empty for all others.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 12), // up to half an hour
-		}, []string{"prefix"})
+		const apart = " Those at and below a path of metric-prefixes are counted apart; prefix is empty for all others."
+		return m.histograms(name, help+apart, prometheus.ExponentialBuckets(0.0005, 4, 12), "prefix") // up to half an hour
 	}
 	l := &lockTimes{
 		waits: vec("lock_wait_seconds", "Time from Acquire to its grant, of those that had to wait in the queue, as far as they waited for this master."),

@@ -13,7 +13,7 @@ import (
 
 // A lock counts where the longest path is that it is at or below.
 func TestLockTimesOfPrefixes(t *testing.T) {
-	l := newLockTimes([]string{"/ls/main/a", "/ls/local/a/deep", "/ls/main/b"})
+	l := newLockTimes(meter{}, []string{"/ls/main/a", "/ls/local/a/deep", "/ls/main/b"})
 	for name, want := range map[api.Name]api.Name{
 		"/a": "/a", "/a/x": "/a", "/a/deep": "/a/deep", "/a/deep/x": "/a/deep", "/a/deeper": "/a", "/ab": "", "/b/a": "/b", "/c": "", "": "",
 	} {
@@ -21,7 +21,7 @@ func TestLockTimesOfPrefixes(t *testing.T) {
 			t.Errorf("%q counts at %q, want %q", name, got, want)
 		}
 	}
-	if got := newLockTimes([]string{"/ls/main"}).of("/a").name; got != "" {
+	if got := newLockTimes(meter{}, []string{"/ls/main"}).of("/a").name; got != "" {
 		t.Errorf("below the root: %q", got)
 	}
 }

@@ -32,7 +32,7 @@ func (s served) Counts() map[string]uint64 {
 	return counts
 }
 
-func (s served) Takeovers() []wire.Takeover { return s.r.metrics.takeovers.list() }
+func (s served) Takeovers() []wire.Takeover { return s.r.metrics.master.takeovers.list() }
 
 func (s served) Location() wire.Location {
 	h := s.r.Health()

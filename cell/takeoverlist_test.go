@@ -12,7 +12,7 @@ import (
 // A replica remembers its last take-overs, the latest first; of that alone something may go on, until the master is deposed.
 func TestTakeoversAreRemembered(t *testing.T) {
 	now := session.Instant(time.Hour)
-	times := newTakeoverTimes(func() session.Instant { return now }, func() int64 { return 1_000_000 })
+	times := newTakeoverTimes(meter{}, func() session.Instant { return now }, func() int64 { return 1_000_000 })
 	pass := func(d time.Duration) { now = now.Add(d) }
 	take := func(epoch api.Epoch, sessions int, vacant time.Duration) {
 		elected := now
