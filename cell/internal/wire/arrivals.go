@@ -54,7 +54,6 @@ type heardConn struct {
 	// Connections sets these.
 	refusal error       // the answer to its calls; nil if it is accepted
 	expiry  *time.Timer // closes a refused connection
-	leave   func()      // called on close
 	account *account
 	closed  atomic.Bool
 
@@ -92,7 +91,7 @@ func (a arrivals) Read(p []byte) (int, error) {
 func (c *heardConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.gone)
-		c.leave()
+		c.account.all.leave(c)
 		if c.expiry != nil {
 			c.expiry.Stop()
 		}

@@ -91,15 +91,22 @@ func (c *Connections) enter(conn *heardConn) *api.Error {
 	return nil
 }
 
-func (c *Connections) leave(a *account) {
+// leave counts a connection that is closed.
+func (c *Connections) leave(conn *heardConn) {
+	a := conn.account
 	a.close()
 	c.mu.Lock()
+	delete(a.origin.accounts, a)
+	if conn.refusal != nil {
+		c.refused--
+		c.mu.Unlock()
+		return
+	}
 	c.open--
 	a.origin.open--
-	delete(a.origin.accounts, a)
-	c.parts(a.conn)
+	c.parts(conn)
 	c.mu.Unlock()
-	c.forget(a.origin, a.conn.clock())
+	c.forget(a.origin, conn.clock())
 }
 
 // forget drops an origin without connections that holds nothing, once its buckets are full.
@@ -116,7 +123,6 @@ func (c *Connections) forget(o *party, now session.Instant) {
 func (c *Connections) admit(conn *heardConn) bool {
 	refusal := c.enter(conn)
 	if refusal == nil {
-		conn.leave = func() { c.leave(conn.account) }
 		return true
 	}
 	c.told.Refused()
@@ -127,7 +133,7 @@ func (c *Connections) admit(conn *heardConn) bool {
 		_ = conn.Conn.Close() // nothing else uses it
 		return false
 	}
-	conn.refusal, conn.leave = refusal, func() { c.leaveRefused(conn.account) }
+	conn.refusal = refusal
 	//mutant: conn.expiry = time.AfterFunc(RefusedFor, func() {}) //by TestRefusedConnectionsAreClosed of ./cell
 	conn.expiry = time.AfterFunc(RefusedFor, func() { _ = conn.Conn.Close() }) // its server notices, and closes it
 	return true
@@ -156,14 +162,6 @@ func (c *Connections) keepRefused(conn *heardConn) bool {
 	conn.account = newAccount(c, c.strangers, conn)
 	c.strangers.accounts[conn.account] = struct{}{}
 	return true
-}
-
-func (c *Connections) leaveRefused(a *account) {
-	a.close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refused--
-	delete(c.strangers.accounts, a)
 }
 
 // Count returns how many connections are open, without refused ones.

@@ -63,26 +63,12 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 	return 0, api.Errorf(api.SessionExpired, "this is no session of this cell; open a new one")
 }
 
-const (
-	ofEphemeral uint64 = 1 << 0
-	ofDirectory uint64 = 1 << 1
-	cachesLock  uint64 = 1 << 2
-	noCache     uint64 = 1 << 3
-)
-
 func (s signer) handle(h master.Handle) []byte {
 	var flags uint64
-	if h.Ephemeral {
-		flags |= ofEphemeral
-	}
-	if h.Directory {
-		flags |= ofDirectory
-	}
-	if h.CachesLock {
-		flags |= cachesLock
-	}
-	if h.NoCache {
-		flags |= noCache
+	for bit, is := range [...]bool{h.Ephemeral, h.Directory, h.CachesLock, h.NoCache} {
+		if is {
+			flags |= 1 << bit
+		}
 	}
 	var fields []byte
 	for _, n := range []uint64{
@@ -107,10 +93,11 @@ func (s signer) parseHandle(token []byte) (master.Handle, error) {
 		return master.Handle{}, noHandle()
 	}
 	lock, name := names[:n[10]], names[n[10]:]
+	has := func(bit int) bool { return n[4]>>bit&1 == 1 }
 	return master.Handle{
 		Owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
 		Node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, Rights: namespace.Rights(n[3]),
-		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, CachesLock: n[4]&cachesLock != 0, NoCache: n[4]&noCache != 0, Delay: time.Duration(n[5]),
+		Ephemeral: has(0), Directory: has(1), CachesLock: has(2), NoCache: has(3), Delay: time.Duration(n[5]),
 		Epoch: api.Epoch(n[6]), Events: master.EventSet(n[7]),
 		Precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
