@@ -70,7 +70,7 @@ type call struct {
 	before            witness         // when its request was decoded
 	trace             Trace           // nil if not traced
 	foreign           bool            // it named a session of another principal
-	slow              *phases         // what a slow call waited for; nil before that
+	slow              phases          // what a slow call waited for; nil before that
 }
 
 func newAccount(all *Connections, origin *party, conn *heardConn) *account {

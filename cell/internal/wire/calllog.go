@@ -81,10 +81,10 @@ func (*call) ID() string { return "" }
 // Step implements steps.Trace, for a call that was slow.
 func (c *call) Step(s steps.Step) {
 	if c.slow == nil {
-		c.slow = &phases{}
+		c.slow = phases{}
 	}
 	for _, one := range append([]steps.Step{s}, s.Parts...) {
-		(*c.slow)[one.Kind] += one.To.Sub(one.From)
+		c.slow[one.Kind] += one.To.Sub(one.From)
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *call) own(took time.Duration) time.Duration {
 		if c.slow == nil {
 			return 0
 		}
-		return took - (*c.slow)[steps.Queue]
+		return took - c.slow[steps.Queue]
 	}
 	return took
 }
