@@ -73,9 +73,9 @@ func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 	return &Server{grpc: grpc.NewServer(append(options(), f.Gateway()...)...), frames: f}
 }
 
-// options limits what gRPC keeps for a stranger. The tap rejects nothing: gRPC would keep a rejected call's
-// deadline timer. Windows are fixed, since adaptive ones grow up to 16 MiB for
-// each call. A call's window is the smallest possible.
+// options limits what gRPC keeps for a stranger. Windows are fixed, since adaptive ones grow up to 16 MiB for
+// each call. A call's window is the smallest possible. The tap rejects nothing: gRPC would keep a rejected
+// call's deadline timer.
 func options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) { return withCall(ctx), nil }),
@@ -113,18 +113,14 @@ func (s *Server) Stop() {
 	s.frames.Stop()
 }
 
-// exactCodec decodes requests when they are accepted. It encodes long messages into buffers of their exact size:
-// gRPC's pool has none between 32 KiB and 1 MiB.
+// exactCodec decodes requests when they are accepted. It encodes long messages into buffers of their exact
+// size: gRPC's pool has none between 32 KiB and 1 MiB.
 type exactCodec struct{ encoding.CodecV2 }
 
 func (c exactCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	d, ok := v.(*sealed)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
-	}
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
-	return d.Decode(whole.ReadOnlyData())
+	return v.(*sealed).Decode(whole.ReadOnlyData()) // as every call receives its request
 }
 
 func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
