@@ -167,7 +167,6 @@ func large() map[string]string {
 		"cell.Config":                         "a key for each thing that operators decide",
 		"cell.Replica":                        "several things still: to be cut",
 		"cell/internal/master.waiter":         "several things still: to be cut",
-		"cell/internal/wire.Connections":      "several things still: to be cut",
 		"cell/internal/wire.service":          "several things still: to be cut",
 		"client.Client":                       "several things still: to be cut",
 		"client.Handle":                       "several things still: to be cut",

@@ -116,7 +116,7 @@ func lawState(t *testing.T, files []source) {
 	tables := []exempt{
 		{"api/errors.go", "codeNames", "the names of the codes"},
 		{"api/event.go", "eventRows", "the kinds of events"},
-		{"cell/refusal.go", "ErrRefused", "the error of a room below, for users"},
+		{"cell/start.go", "ErrRefused", "the error of a room below, for users"},
 		{"misuse/kind.go", "rows", "the kinds of misuse"},
 		{"raftfsm/codec.go", "entryCodec", "immutable, and dear to make"},
 		{"raftfsm/gates.go", "commandGates", "immutable, and asked for each command"},

@@ -38,7 +38,7 @@ func switching() []edit {
 		{"cell/epochs.go", "		Metrics:    r.metrics.master,\n", "		Metrics:    switchedMetrics{r.metrics.master},\n"},
 		{"cell/epochs.go", "		Stopwatch:  stopwatch(),\n", "		Stopwatch:  switchedWatch(),\n"},
 		{"cell/epochs.go", "			Ended: r.metrics.proofEnded,\n", "			Ended: switchedProofs(r.metrics.proofEnded),\n"},
-		{"cell/entries.go", "r.metrics.entrySized, r.times", "switchedSizes(r.metrics.entrySized), r.times"},
+		{"cell/entrylog.go", "r.metrics.entrySized, r.times", "switchedSizes(r.metrics.entrySized), r.times"},
 		{"cell/start.go", "		Stopwatch:          stopwatch(),\n", "		Stopwatch:          switchedWatch(),\n"},
 		{"cell/start.go", "		Answered:           r.metrics.calls.answered,\n", "		Answered:           switchedAnswers(r.metrics.calls.answered),\n"},
 		{"cell/start.go", "		Tracer:             newTracer(r.cfg),\n", "		Tracer:             newSwitchedTracer(r.cfg),\n"},

@@ -20,25 +20,6 @@ const (
 // certificatesEvery is how often the replica checks the certificate files.
 const certificatesEvery = 5 * time.Second
 
-func (cfg Config) checkTLS(fault func(string, ...any)) {
-	if cfg.ClientTLS == (TLSFiles{}) && cfg.PeerTLS == (TLSFiles{}) {
-		return
-	}
-	for _, port := range []struct {
-		what  string
-		files TLSFiles
-	}{{clientTLS, cfg.ClientTLS}, {peerTLS, cfg.PeerTLS}} {
-		for _, file := range []struct{ what, name string }{{"cert", port.files.Cert}, {"key", port.files.Key}, {"ca", port.files.CA}} {
-			if file.name == "" && !(port.what == clientTLS && file.what == "ca" && cfg.Tokens != (TokenConfig{})) {
-				fault("%s-%s: no file is named, and others of TLS are: both ports need a certificate, its key and an authority", port.what, file.what)
-			}
-		}
-	}
-	if cfg.InsecurePrincipals {
-		fault("insecure-principals: with TLS, a client's certificate says who it is")
-	}
-}
-
 // openCertificates reads the certificates of both ports, and checks that they name this replica.
 func (r *Replica) openCertificates() (err error) {
 	r.clientCerts, r.peerCerts, err = r.cfg.readCertificates()

@@ -14,24 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/wire"
 )
 
-func (cfg Config) checkConsole(fault func(string, ...any)) {
-	if !cfg.Console {
-		return
-	}
-	where := cfg.listenAddresses().HTTP
-	switch {
-	case where == "" && cfg.HTTPListener == nil:
-		fault("console: this replica has no http port, where the console would be")
-	case cfg.ClientTLS == (TLSFiles{}) && cfg.HTTPListener == nil && !onLoopback(where):
-		fault("console: without certificates it is for this machine alone, and the http port listens on %s: let it listen on 127.0.0.1 (listen), or give the cell certificates", where)
-	}
-}
-
-func onLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
-}
-
 func newConsole(r *Replica) *console.Console {
 	if !r.cfg.Console {
 		return nil

@@ -81,7 +81,7 @@ has one. The port has no authentication and changes nothing; keep it on a privat
 // fieldsOfHealth returns the JSON fields of Health, with their comments.
 func fieldsOfHealth(t *testing.T) [][2]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), "health.go", nil, parser.ParseComments)
+	parsed, err := parser.ParseFile(token.NewFileSet(), "httpport.go", nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}

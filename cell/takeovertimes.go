@@ -59,16 +59,13 @@ const (
 // have returned, or their sessions have ended.
 const maxGrantWait = api.MaxLease
 
-func newTakeoverTimes(clock session.Clock, wall func() int64) *takeoverTimes {
+func newTakeoverTimes(m meter, clock session.Clock, wall func() int64) *takeoverTimes {
 	t := &takeoverTimes{
 		clock: clock,
 		wall:  wall,
-		whole: histogram("takeover_seconds", "Time from this replica's election until it served as master.", 0.001),
-		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "chubby", Name: "takeover_phase_seconds",
-			Help:    "Time of the phases of a take-over. election: from the last message of the master before until this replica was elected; log: from then until everything in the log was applied, and the epoch was in it, which proves the election; leases: until every session had its lease anew. Then it serves, and beside each other begin first_lease: until the first lease was extended, if one was before all of these sessions had ended; sessions: until the clients of all sessions had returned, or their sessions had ended; caches: until all clients had dropped what they had cached, or their cache leases were over, for which changes wait; and first_grant: until the first lock was granted, if that was within a minute. These are there only if sessions, or clients with caches, outlived the master before, and election if there was one.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
-		}, []string{"phase"}),
+		whole: m.histogram("takeover_seconds", "Time from this replica's election until it served as master.", 0.001),
+		parts: m.histograms("takeover_phase_seconds", "Time of the phases of a take-over. election: from the last message of the master before until this replica was elected; log: from then until everything in the log was applied, and the epoch was in it, which proves the election; leases: until every session had its lease anew. Then it serves, and beside each other begin first_lease: until the first lease was extended, if one was before all of these sessions had ended; sessions: until the clients of all sessions had returned, or their sessions had ended; caches: until all clients had dropped what they had cached, or their cache leases were over, for which changes wait; and first_grant: until the first lock was granted, if that was within a minute. These are there only if sessions, or clients with caches, outlived the master before, and election if there was one.",
+			prometheus.ExponentialBuckets(0.001, 4, 10), "phase"),
 	}
 	for _, phase := range []string{phaseElection, phaseLog, phaseLeases, phaseFirst, phaseSessions, phaseCaches, phaseGrant} {
 		t.parts.WithLabelValues(phase) // creates it before it has a value

@@ -3,14 +3,19 @@ package cell_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
 )
@@ -103,4 +108,134 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 		}
 		cfg.ClientTLS, cfg.PeerTLS = own[0], own[1]
 	})
+}
+
+// A replica that runs does not take over an authority of both ports either: who has a certificate of the replicas' is no client,
+// everybody else goes on, and the log says why.
+func TestTLSAuthoritiesStayApart(t *testing.T) {
+	logged := &testbed.Lines{}
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		connect := func(files certs.Files) error {
+			files.CA = c.clients.file
+			limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			cl, err := client.New(limit, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("far"), Clock: celltest.Clock, TLS: files})
+			if err == nil {
+				err = cl.Close(ctx)
+			}
+			return err
+		}
+		own, err := os.ReadFile(c.clients.file)
+		c.clients.check(err)
+		theirs, err := os.ReadFile(c.replicas.file)
+		c.clients.check(err)
+		c.clients.check(os.WriteFile(c.clients.file, append(own, theirs...), 0o600))
+		time.Sleep(12 * time.Second) // virtual: the files are read twice
+		if err := connect(c.replicas.client("mallory")); !errors.Is(err, api.Unauthenticated) {
+			t.Errorf("a certificate by the replicas' authority counts for a client: %v", err)
+		}
+		if err := connect(c.clients.client("alice")); err != nil {
+			t.Error("of a client as before:", err)
+		}
+		if why := "have an authority in common"; !strings.Contains(strings.Join(logged.Take(), ""), why) {
+			t.Errorf("the log does not say that the files %s", why)
+		}
+	}, func(cfg *cell.Config) { cfg.Logger = slog.New(slog.NewTextHandler(logged, nil)) })
+}
+
+// The warning of /readyz, which everybody may read, names keys of the configuration; the log has the files.
+func TestWarningsNameNoFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, replicas, log := newAuthority(t), newAuthority(t), &testbed.Lines{}
+		tc := &tokenCell{tlsCell: tlsCell{clients: clients}, keys: t.TempDir() + "/keys.json"}
+		tc.issuer = newTokenIssuer(t, clients)
+		tc.writeKeys(tc.issuer)
+		var files cell.TLSFiles
+		c := celltest.Start(t, 1, func(cfg *cell.Config) {
+			cfg.InsecurePrincipals = false
+			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+			files = clients.put(clients.IssueServer([]string{cfg.ID}, 3*time.Minute))
+			cfg.ClientTLS = files
+			cfg.PeerTLS = replicas.put(replicas.IssueReplica(certs.Replica{Cell: cfg.Cell, ID: cfg.ID}, time.Hour))
+			cfg.Tokens = cell.TokenConfig{Keys: tc.keys, Issuer: tokenIssuer, Audience: tokenAudience}
+		})
+		r := c.Replica(c.Master())
+		if got := r.Health().Warning; got != "" {
+			t.Fatalf("the warning is %q", got)
+		}
+		if err := os.Remove(tc.keys); err != nil {
+			t.Fatal(err)
+		}
+		testbed.Pass(10 * time.Second)
+		if got := r.Health().Warning; got != "the keys of tokens (token-keys) cannot be read; the log says why" {
+			t.Errorf("without the keys of tokens the warning is %q", got)
+		}
+		testbed.Pass(150 * time.Second)
+		if got := r.Health().Warning; !strings.HasPrefix(got, "the certificate in tls-cert expires on ") || strings.Contains(got, "/") {
+			t.Errorf("before the end of the certificate the warning is %q", got)
+		}
+		lines := strings.Join(log.Take(), "")
+		for _, want := range []string{tc.keys, "the certificate in tls-cert expires on ", "file=" + files.Cert} {
+			if strings.Count(lines, want) == 0 {
+				t.Errorf("the log does not have %q", want)
+			}
+		}
+		if n := strings.Count(lines, "the certificate in tls-cert expires on "); n > 1 {
+			t.Errorf("the log has the warning %d times", n)
+		}
+	})
+}
+
+// Who creates a session under the nonce of another principal's is not given that one's session.
+func TestTLSBindsNonces(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		create := func(principal string) (*pb.CreateSessionReply, error) {
+			reply, err := pb.NewChubbyClient(c.link(t, ctx, c.clients.client(principal))).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: []byte("0123456789abcdef")})
+			return reply, pb.Error(err)
+		}
+		hers, err := create("alice")
+		c.clients.check(err)
+		if again, err := create("alice"); err != nil || again.GetId() != hers.GetId() {
+			t.Errorf("alice, once more: session %d, %v; want %d", again.GetId(), err, hers.GetId())
+		}
+		if his, err := create("bob"); !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("bob is given session %d, %v", his.GetId(), err)
+		}
+	})
+}
+
+// What would make clients into replicas, or any server into this one, is a fault of the configuration, as is a replica that the cell's roster cannot
+// have: no replica could ever be added or removed.
+func TestTLSConfigurations(t *testing.T) {
+	one, other := newAuthority(t), newAuthority(t)
+	for name, c := range map[string]struct {
+		edit func(*cell.Config)
+		want string
+	}{
+		"one authority": {func(cfg *cell.Config) {
+			cfg.PeerTLS = one.put(one.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))
+		}, "in common"},
+		"another replica's": {func(cfg *cell.Config) {
+			cfg.PeerTLS = other.put(other.IssueReplica(certs.Replica{Cell: "local", ID: "r2"}, time.Hour))
+		}, "does not name this replica"},
+		"no host in what is advertised": {func(cfg *cell.Config) { cfg.Advertise = ":7421" }, "names no host"},
+		"no host in a member":           {func(cfg *cell.Config) { cfg.Members[0].Client = ":7421" }, "is not host:port"},
+		"an ID that no roster can have": {func(cfg *cell.Config) { cfg.ID, cfg.Members[0].ID = "n+1", "n+1" }, "is no replica's id"},
+		"an ID that is too long":        {func(cfg *cell.Config) { cfg.Members[0].ID = strings.Repeat("n", 65) }, "is no replica's id"},
+	} {
+		cfg := cell.Config{
+			Cell: "local", ID: "r1", Data: t.TempDir(), Bootstrap: true, Clock: celltest.Clock,
+			Members:   []cell.Member{{ID: "r1", Client: "127.0.0.1:0", Raft: "localhost:0"}},
+			ClientTLS: one.put(one.IssueServer([]string{"h"}, time.Hour)),
+			PeerTLS:   other.put(other.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour)),
+		}
+		c.edit(&cfg)
+		r, err := cell.Start(t.Context(), cfg)
+		if err == nil {
+			_ = r.Stop(t.Context())
+		}
+		if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
 }

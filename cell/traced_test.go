@@ -97,7 +97,7 @@ func TestEntryTimes(t *testing.T) {
 
 // A sample of a histogram names the trace of the call that it is of.
 func TestExemplars(t *testing.T) {
-	calls, locks := newCallTimes(), newLockTimes(nil)
+	calls, locks := newCallTimes(meter{}), newLockTimes(meter{}, nil)
 	calls.answered("/chubby.Chubby/Open", api.OK, time.Second, "one")
 	calls.answered("/chubby.Chubby/Open", api.OK, 2*time.Hour, "")
 	locks.waited("/a", time.Second, "two")

@@ -112,13 +112,6 @@ func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
 	}
 }
 
-// Wait returns when Notify would call.
-func (k *KeepAlive) Wait(ctx context.Context) {
-	resumed := make(chan struct{})
-	k.Notify(ctx, sync.OnceFunc(func() { close(resumed) }))
-	<-resumed
-}
-
 // Bounds of events told before the answer. They wait in the mailbox for the next call's acknowledgement.
 const (
 	maxToldAside      = 32

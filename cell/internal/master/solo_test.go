@@ -244,12 +244,14 @@ func stillWaits(done <-chan error) bool {
 	}
 }
 
-// KeepAlive serves a KeepAlive as over gRPC.
+// KeepAlive serves a KeepAlive in one goroutine.
 func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Connection) (Extension, error) {
 	k, err := s.Park(c, h, conn)
 	if err != nil {
 		return Extension{}, err
 	}
-	k.Wait(ctx)
+	resumed := make(chan struct{})
+	k.Notify(ctx, sync.OnceFunc(func() { close(resumed) }))
+	<-resumed
 	return k.Finish(ctx)
 }

@@ -157,7 +157,7 @@ func (c *heardConn) refused() error {
 func (c *Connections) Recheck() int {
 	var open []*heardConn
 	c.mu.Lock()
-	for _, o := range c.from {
+	for _, o := range c.from.here {
 		for a := range o.accounts {
 			open = append(open, a.conn)
 		}
@@ -200,7 +200,7 @@ func (s *service) checkOwner(ctx context.Context, request any) error {
 		var owner string
 		owner, err = s.ownerOf(m, q.GetCaller().GetSession())
 		if err == nil && owner != caller {
-			callOf(ctx).isForeign()
+			callOf(ctx).foreign = true
 			err = api.Errorf(api.SessionExpired, "this is no session of %q; open a new one", caller)
 		}
 	}

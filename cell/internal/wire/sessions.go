@@ -129,21 +129,16 @@ type keepAlive struct {
 	call   *master.KeepAlive
 }
 
-// KeepAlive waits without a goroutine if its client uses frames.
+// KeepAlive waits without a goroutine, over gRPC in the one that gRPC gave it.
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
 	k, err := s.receive(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if k.call.Waits() {
-		resume := s.park(ctx, pb.Chubby_KeepAlive_FullMethodName, func() (any, error) { return s.finish(ctx, k) })
-		if resume != nil {
-			k.call.Notify(ctx, resume)
-			return nil, frames.ErrParked
-		}
-		k.call.Wait(ctx)
+	if !k.call.Waits() {
+		return s.finish(ctx, k)
 	}
-	return s.finish(ctx, k)
+	return nil, s.await(ctx, k, func() (any, error) { return s.finish(ctx, k) })
 }
 
 func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
@@ -158,26 +153,17 @@ func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreaming
 		case err != nil:
 			return nil, err
 		case told:
-			k.call.Notify(ctx, s.park(ctx, pb.Chubby_KeepAlives_FullMethodName, rest))
-			return nil, frames.ErrParked
+			return nil, s.await(ctx, k, rest)
 		}
 		return s.finish(ctx, k)
 	}
-	if resume := s.park(ctx, pb.Chubby_KeepAlives_FullMethodName, rest); resume != nil {
-		k.call.Notify(ctx, resume)
-		return frames.ErrParked
-	}
-	for told := true; told; {
-		k.call.Wait(ctx)
-		if told, err = s.tell(k, stream); err != nil {
-			return err
-		}
-	}
-	reply, err := s.finish(ctx, k)
-	if err != nil {
-		return err
-	}
-	return stream.Send(reply)
+	return s.await(ctx, k, rest)
+}
+
+// await parks a KeepAlive until there is something to tell, or to grant.
+func (s *service) await(ctx context.Context, k *keepAlive, rest func() (any, error)) error {
+	k.call.Notify(ctx, s.park(ctx, rest))
+	return frames.ErrParked
 }
 
 // tell sends the events that a client can have while its KeepAlive waits on. It reports false if there are

@@ -1,11 +1,17 @@
 package cell
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -121,3 +127,81 @@ func (r *Replica) Health() Health {
 	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID && h.Epoch == r.raft.CurrentTerm()
 	return h
 }
+
+// maxHTTPConns limits the connections of the http port. A scrape or health check takes milliseconds.
+const maxHTTPConns = 256
+
+// turnover is a listener with a limit of connections: for one more it closes the oldest. So a flood of
+// connections, each idle for up to a minute, does not block the files of the log and the snapshots, or health
+// checks.
+type turnover struct {
+	net.Listener
+	most int
+
+	mu   sync.Mutex // guards open
+	open []*turnoverConn
+}
+
+type turnoverConn struct {
+	net.Conn
+	of *turnover
+}
+
+func (t *turnover) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, wire.AcceptError{Err: err}
+	}
+	c := &turnoverConn{Conn: conn, of: t}
+	t.mu.Lock()
+	t.open = append(t.open, c)
+	var oldest *turnoverConn
+	if len(t.open) > t.most {
+		oldest = t.open[0]
+	}
+	t.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close() // its server notices
+	}
+	return c, nil
+}
+
+func (c *turnoverConn) Close() error {
+	c.of.mu.Lock()
+	for i, one := range c.of.open {
+		if one == c {
+			c.of.open = append(c.of.open[:i], c.of.open[i+1:]...)
+			break
+		}
+	}
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// httpErrors is the log of the http server, with a line for each failed connection and each panic of a handler.
+// It limits the lines, since strangers can cause failures.
+type httpErrors struct {
+	log           *slog.Logger
+	failed, panic loglimit.Refusals
+}
+
+var _ slog.Handler = (*httpErrors)(nil)
+
+func (*httpErrors) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler. The record has only a message.
+func (e *httpErrors) Handle(_ context.Context, r slog.Record) error {
+	text := strings.TrimSpace(r.Message)
+	if strings.HasPrefix(text, "http: panic serving") {
+		if _, ok := e.panic.Next(); ok {
+			e.log.Error("a request to the http port panicked: this is a bug", "event", "bug", "error", text)
+		}
+	} else if n, ok := e.failed.Next(); ok {
+		e.log.Warn("a connection of the http port has failed", "event", "connection_refused", "error", text, "count", n)
+	}
+	return nil
+}
+
+func (e *httpErrors) WithAttrs([]slog.Attr) slog.Handler { return e }
+
+func (e *httpErrors) WithGroup(string) slog.Handler { return e }
