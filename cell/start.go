@@ -115,7 +115,6 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		Listen:    r.cfg.RaftListener,
 		MemberAt:  r.memberAt,
 		Connect:   r.cfg.Dial,
-		Guest:     r.takeGuest,
 		Lost:      r.noteLost,
 		Logger:    r.log,
 
@@ -218,13 +217,6 @@ func (r *Replica) serve() {
 	r.work.Go(func() {
 		if err := r.clients.Serve(r.listener()); err != nil {
 			r.log.Error("the client port is closed", "error", err)
-		}
-	})
-	guests := wire.NewGuests(r.listener())
-	r.guests.Store(guests)
-	r.work.Go(func() {
-		if err := r.clients.Serve(guests); err != nil {
-			r.log.Error("nobody is served for others any more", "error", err)
 		}
 	})
 	if r.cfg.HTTPListener == nil {

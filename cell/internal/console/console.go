@@ -32,7 +32,7 @@ const (
 
 // Guest is a caller as the replica knows it.
 type Guest struct {
-	Address   net.Addr    // of the browser
+	Address   string      // of the browser
 	Principal string      // empty if callers are not identified
 	Counts    func() bool // whether Principal is still valid
 }

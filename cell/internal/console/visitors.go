@@ -23,8 +23,6 @@ const (
 // calls they are.
 type visitor struct {
 	principal string
-	address   net.Addr
-	counts    atomic.Pointer[func() bool] // of its latest credentials
 	cell      *client.Cell
 	series    series
 
@@ -35,10 +33,6 @@ type visitor struct {
 
 	operator  atomic.Bool  // whether the master said so
 	operatorT atomic.Int64 // when it said so, a session.Instant; 0 for never
-}
-
-func (v *visitor) who() Guest {
-	return Guest{Address: v.address, Principal: v.principal, Counts: func() bool { return (*v.counts.Load())() }}
 }
 
 // visitors are those with open connections. At the limit, the longest idle one makes room.
@@ -54,9 +48,9 @@ func newVisitors(cfg Config) *visitors { return &visitors{cfg: cfg, byKey: map[s
 
 // key distinguishes visitors: by principal and host.
 func (g Guest) key() string {
-	host, _, err := net.SplitHostPort(g.Address.String())
+	host, _, err := net.SplitHostPort(g.Address)
 	if err != nil {
-		host = g.Address.String()
+		host = g.Address
 	}
 	return g.Principal + "\x00" + host
 }
@@ -80,7 +74,6 @@ func (vs *visitors) enter(ctx context.Context, who Guest) (*visitor, error) {
 		}
 	}
 	if err == nil {
-		v.counts.Store(&who.Counts)
 		v.used = now
 		v.serving++
 	}
@@ -143,12 +136,12 @@ func (vs *visitors) forget(now session.Instant) (gone []*visitor) {
 
 // newVisitor makes a guest's client, which connects later.
 func (vs *visitors) newVisitor(ctx context.Context, who Guest) (*visitor, error) {
-	v := &visitor{principal: who.Principal, address: who.Address}
+	v := &visitor{principal: who.Principal}
 	var err error
 	v.cell, err = client.Dial(context.WithoutCancel(ctx), client.Config{
 		Cell: vs.cfg.Cell, Servers: vs.cfg.Door.Servers(), NoTLS: true, Clock: vs.cfg.Clock, DialTimeout: maxStatusTime, NoCache: true,
 		Dialer: func(ctx context.Context, address string) (net.Conn, error) {
-			return vs.cfg.Door.Dial(ctx, v.who(), address)
+			return vs.cfg.Door.Dial(ctx, who, address)
 		},
 	})
 	return v, err
@@ -196,7 +189,7 @@ func inSession(ctx context.Context, v *visitor, do func(*client.Client) error) e
 
 // guest identifies a caller, by an earlier login with a token or by the certificate of the connection.
 func (c *Console) guest(q *http.Request) (Guest, error) {
-	who := Guest{Address: remoteAddress(q.RemoteAddr), Counts: func() bool { return true }}
+	who := Guest{Address: q.RemoteAddr, Counts: func() bool { return true }}
 	if !c.cfg.Encrypted {
 		return who, nil
 	}
@@ -213,10 +206,3 @@ func (c *Console) guest(q *http.Request) (Guest, error) {
 	who.Principal, who.Counts, err = c.cfg.Door.Identify(q.TLS)
 	return who, err
 }
-
-// remoteAddress is a browser's address.
-type remoteAddress string
-
-func (remoteAddress) Network() string { return "tcp" }
-
-func (a remoteAddress) String() string { return string(a) }

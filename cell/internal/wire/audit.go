@@ -113,6 +113,9 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	}
 	if conn := connOf(ctx); conn != nil {
 		record.From = conn.RemoteAddr().String()
+		if who := conn.identity.Load(); who != nil && who.by != "" {
+			record.From, record.By = who.from, who.by
+		}
 	}
 	switch q := request.(type) {
 	case interface{ GetReason() string }:
