@@ -41,17 +41,6 @@ func setListen(s *settings, text string) error {
 	return nil
 }
 
-func setAdvertise(s *settings, text string) error {
-	if s.replica.Advertise = ""; text == auto {
-		return nil
-	}
-	if problem := addressProblem(text); problem != "" {
-		return errors.New(problem)
-	}
-	s.replica.Advertise = text
-	return nil
-}
-
 // placeListen joins the host of listen with the ports of this replica's member. The host is for ports that
 // others must reach, so an http port on the loopback interface stays there.
 func (s *settings) placeListen() {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -23,16 +22,6 @@ const (
 	maxTTL     = 24 * time.Hour
 )
 
-func publishKeys() []key {
-	return []key{
-		{"dns-server", "the primary server of a zone whose SRV records the master keeps, by dynamic updates (RFC 2136)", special("none, or host:port", none, setDNSServer, none)},
-		{"dns-domain", "the zone, or a name in it: CHUBBY_DOMAIN of the clients", text(func(s *settings) *string { return &s.publishing.dns.Domain })},
-		{"dns-key", "the key that signs these updates (TSIG), a file as tsig-keygen writes one", file(func(s *settings) *string { return &s.publishing.dns.KeyFile })},
-		{"dns-ttl", "how long others may keep these records, 1s to 24h", duration(time.Second, maxTTL, func(s *settings) *time.Duration { return &s.publishing.dns.TTL })},
-		{"dns-hook", "a program that the master runs instead, with the replicas on its standard input", special("none, or an absolute path", none, setHook, none)},
-	}
-}
-
 func setDNSServer(s *settings, text string) error {
 	if text == none {
 		s.publishing.dns.Server = ""
@@ -41,23 +30,16 @@ func setDNSServer(s *settings, text string) error {
 	if _, _, err := net.SplitHostPort(text); err != nil {
 		text = net.JoinHostPort(text, strconv.Itoa(dnsPort))
 	}
-	if wrong := addressProblem(text); wrong != "" {
-		return errors.New(wrong)
-	}
 	s.publishing.dns.Server = text
-	return nil
+	return checkAddress(text)
 }
 
 const dnsPort = 53
 
-func setHook(s *settings, text string) error {
-	switch {
-	case text == none:
-		text = ""
-	case !filepath.IsAbs(text):
-		return fmt.Errorf("%q is not an absolute path", text)
+func checkAbsolute(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%q is not an absolute path", path)
 	}
-	s.publishing.hook = names.Hook(text)
 	return nil
 }
 
