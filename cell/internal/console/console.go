@@ -35,6 +35,7 @@ type Guest struct {
 	Address   string      // of the browser
 	Principal string      // empty if callers are not identified
 	Counts    func() bool // whether Principal is still valid
+	login     bool        // by a token, and may log out
 }
 
 // Door is what the console needs of its replica. Its methods are safe for concurrent use.
@@ -66,6 +67,7 @@ type Config struct {
 type Console struct {
 	cfg      Config
 	pages    pages
+	assets   string // a hash of the other files
 	mux      *http.ServeMux
 	visitors *visitors
 	logins   *logins
@@ -78,13 +80,12 @@ type Console struct {
 
 // New returns a console.
 func New(cfg Config) *Console {
-	files := newAssets()
 	c := &Console{
-		cfg: cfg, pages: newPages(files), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
+		cfg: cfg, assets: hashAssets(), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
 		visitors: newVisitors(cfg), logins: newLogins(cfg.Clock), serving: make(chan struct{}, maxServed), streams: make(chan struct{}, maxStreams),
 	}
+	c.pages = c.newPages()
 	_, _ = rand.Read(c.key[:]) // it never fails
-	c.mux.Handle("GET /console/static/{name}", files)
 	for pattern, handle := range c.routes() {
 		c.mux.HandleFunc(pattern, handle)
 	}
@@ -93,24 +94,25 @@ func New(cfg Config) *Console {
 
 func (c *Console) routes() map[string]http.HandlerFunc {
 	list := map[string]http.HandlerFunc{
-		"GET /console/{$}":           c.visit(c.glance),
-		"GET /console/locks":         c.visit(c.locks),
-		"GET /console/sessions":      c.visit(c.sessions),
-		"GET /console/sessions/{id}": c.visit(c.oneSession),
-		"GET /console/tree":          c.visit(c.tree),
-		"GET /console/explain":       c.visit(c.explain),
-		"GET /console/waits":         c.visit(c.waits),
-		"GET /console/quotas":        c.visit(c.quotas),
-		"GET /console/misuse":        c.visit(c.misuse),
-		"GET /console/takeovers":     c.visit(c.takeovers),
-		"GET /console/events":        c.visit(c.events),
+		"GET /console/{$}":           c.visit("glance", page{Title: "Overview", Nav: "glance", Every: 2}, c.glance),
+		"GET /console/locks":         c.visit("locks", page{Title: "Locks", Nav: "locks", Every: 3}, c.locks),
+		"GET /console/sessions":      c.visit("sessions", page{Title: "Sessions", Nav: "sessions", Every: 3}, c.sessions),
+		"GET /console/sessions/{id}": c.visit("session", page{Title: "Session", Nav: "sessions", Every: 2}, c.oneSession),
+		"GET /console/tree":          c.visit("tree", page{Title: "Tree", Nav: "tree"}, c.tree),
+		"GET /console/explain":       c.visit("explain", page{Title: "Why does it wait?", Nav: "explain"}, c.explain),
+		"GET /console/waits":         c.visit("waits", page{Title: "Waits", Nav: "waits", Every: 3}, c.waits),
+		"GET /console/quotas":        c.visit("quotas", page{Title: "Quotas", Nav: "quotas"}, c.quotas),
+		"GET /console/misuse":        c.visit("misuse", page{Title: "Misuse", Nav: "misuse", Every: 5}, c.misuse),
+		"GET /console/takeovers":     c.visit("takeovers", page{Title: "Take-overs", Nav: "takeovers", Every: 2}, c.takeovers),
+		"GET /console/events":        c.visit("events", page{Title: "Events", Nav: "events"}, c.events),
+		"GET /console/static/{name}": c.serveAsset,
 		"GET " + eventsPath:          c.stream,
 		"GET /console/login":         c.loginPage,
 		"POST /console/login":        c.login,
 		"POST /console/logout":       c.logout,
 	}
 	for name, a := range c.acts() {
-		list["GET /console/act/"+name] = c.visit(c.actPage(a))
+		list["GET /console/act/"+name] = c.visit("act", page{Title: "Act"}, actPage(a))
 		list["POST /console/act/"+name] = c.perform(name, a)
 	}
 	return list

@@ -44,11 +44,10 @@ const (
 	leastBar      = 3
 )
 
-func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request) (string, page, error) {
-	p := page{Title: "Take-overs", Nav: "takeovers", Every: 2}
+func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
 	o, err := v.cell.Overview(ctx, 1)
 	if err != nil {
-		return "takeovers", p, err
+		return err
 	}
 	c.sawOverview(v, o)
 	content := takeoversPage{Now: c.cfg.Wall(), Whole: o.Whole}
@@ -56,7 +55,7 @@ func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request) (s
 		content.Takeovers = append(content.Takeovers, timelineOf(t))
 	}
 	p.Content = content
-	return "takeovers", p, nil
+	return nil
 }
 
 // timelineOf draws a take-over, from the beginning of its first phase to the end of its last.

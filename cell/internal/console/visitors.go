@@ -195,7 +195,7 @@ func (c *Console) guest(q *http.Request) (Guest, error) {
 	}
 	if cookie, err := q.Cookie(c.cookieName()); err == nil {
 		if l, ok := c.logins.find(cookie.Value); ok {
-			who.Principal, who.Counts = l.principal, l.counts
+			who.Principal, who.Counts, who.login = l.principal, l.counts, true
 			return who, nil
 		}
 	}
