@@ -227,9 +227,10 @@ func (r *Replica) serve() {
 	r.work.Go(func() { r.serveHTTP(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}) })
 }
 
-func (r *Replica) serveHTTP(l net.Listener) {
+func (r *Replica) serveHTTP(t *turnover) {
+	var l net.Listener = t
 	if r.console != nil && r.clientCerts != nil {
-		s := newSniffer(l, r.clientCerts)
+		s := newSniffer(t, r.clientCerts)
 		defer s.wait()
 		l = s
 	}

@@ -76,7 +76,7 @@ func (c *Console) quotas(ctx context.Context, v *visitor, q *http.Request, p *pa
 	content := listing{}
 	p.Content = &content
 	_, err := fill(ctx, &content, q, v.cell.QuotasPage)
-	p.Operator = c.isOperator(ctx, v)
+	p.Operator = isOperator(ctx, v)
 	return err
 }
 
@@ -166,7 +166,6 @@ func (c *Console) oneSession(ctx context.Context, v *visitor, q *http.Request, p
 	if err != nil {
 		return err
 	}
-	c.sawOverview(v, o)
 	p.Operator = o.Whole
 	content.Partly = o.MoreHoldups > 0
 	for _, h := range o.Holdups {

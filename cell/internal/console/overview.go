@@ -47,7 +47,6 @@ func (c *Console) glance(ctx context.Context, v *visitor, _ *http.Request, p *pa
 			g.Healthy++
 		}
 	}
-	c.sawOverview(v, g.Overview)
 	v.series.add(c.cfg.Clock(), g.Overview)
 	g.Plots = v.series.plots()
 	return nil

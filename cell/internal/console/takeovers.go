@@ -49,7 +49,6 @@ func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p 
 	if err != nil {
 		return err
 	}
-	c.sawOverview(v, o)
 	content := takeoversPage{Now: c.cfg.Wall(), Whole: o.Whole}
 	for _, t := range o.Takeovers {
 		content.Takeovers = append(content.Takeovers, timelineOf(t))

@@ -114,6 +114,6 @@ func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request, p *p
 	case err != nil:
 		content.NoHistory = err.Error()
 	}
-	p.Operator = c.isOperator(ctx, v)
+	p.Operator = isOperator(ctx, v)
 	return nil
 }

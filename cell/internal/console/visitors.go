@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -16,7 +15,6 @@ import (
 const (
 	maxVisitors = 64              // at a time, each with its own connections
 	forgotten   = 5 * time.Minute // idle time after which a visitor is forgotten
-	askAgain    = 10 * time.Second
 )
 
 // visitor is a caller who looks at the console. It has its own connections, so that the services know whose
@@ -30,9 +28,6 @@ type visitor struct {
 	used    session.Instant
 	serving int // requests
 	streams int // of these, streams of events
-
-	operator  atomic.Bool  // whether the master said so
-	operatorT atomic.Int64 // when it said so, a session.Instant; 0 for never
 }
 
 // visitors are those with open connections. At the limit, the longest idle one makes room.
@@ -158,23 +153,10 @@ func (vs *visitors) close() {
 	}
 }
 
-// isOperator reports whether the master considers a visitor an operator. An answer is valid for askAgain.
-func (c *Console) isOperator(ctx context.Context, v *visitor) bool {
-	now := c.cfg.Clock()
-	if last := session.Instant(v.operatorT.Load()); last != 0 && now.Sub(last) < askAgain {
-		return v.operator.Load()
-	}
+// isOperator reports whether the master considers a visitor an operator.
+func isOperator(ctx context.Context, v *visitor) bool {
 	o, err := v.cell.Overview(ctx, 1)
-	if err == nil {
-		c.sawOverview(v, o)
-	}
 	return err == nil && o.Whole
-}
-
-// sawOverview records whether its viewer is an operator.
-func (c *Console) sawOverview(v *visitor, o client.Overview) {
-	v.operator.Store(o.Whole)
-	v.operatorT.Store(int64(max(c.cfg.Clock(), 1)))
 }
 
 // inSession calls do in a session of the visitor's, and ends it. Calls that name nodes, or change something, need one.

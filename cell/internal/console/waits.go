@@ -58,7 +58,6 @@ func (c *Console) waits(ctx context.Context, v *visitor, _ *http.Request, p *pag
 	if err != nil {
 		return err
 	}
-	c.sawOverview(v, o)
 	content := graphOf(o.Waits)
 	content.More, content.Whole = o.MoreWaits, o.Whole
 	p.Content = content
