@@ -10,15 +10,7 @@ import (
 )
 
 func newConfigCommand() *cobra.Command {
-	group := &cobra.Command{
-		Use:   "config",
-		Short: "Check a configuration, show what counts, or print an example",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  needsVerb,
-
-		SuggestionsMinimumDistance: 2,
-	}
-	group.AddCommand(
+	return groupOf(&cobra.Command{Use: "config", Short: "Check a configuration, show what counts, or print an example"},
 		newConfigShowCommand(),
 		&cobra.Command{
 			Use:     "check FILE",
@@ -45,7 +37,6 @@ machine can use, and a bucket for backups that is reached without encryption.`,
 			},
 		},
 	)
-	return group
 }
 
 func checkConfig(ctx context.Context, name string, out, complaints io.Writer) error {

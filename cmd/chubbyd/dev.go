@@ -107,6 +107,7 @@ func (o *devOptions) runDev(ctx context.Context, out io.Writer) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	onHangup(ctx, func() { cancel(errHangup) })
 	d := &dev{cell: cell, out: &console{out: out}, starts: make(chan startedReplica)}
 	var running sync.WaitGroup
 	for i := range cell.Replicas {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chubbylock/chubby/cell"
@@ -131,39 +132,16 @@ func keyNames() []string {
 	return names
 }
 
-// suggestion returns "; did you mean X?" with the nearest known word, or "".
+// suggestion returns "; did you mean X?" with the known words that are near, or all of them.
 func suggestion(word string, known []string) string {
-	best, distance := "", 4
+	words := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, k := range known {
-		if d := editDistance(strings.ReplaceAll(word, "_", "-"), k); d < distance {
-			best, distance = k, d
-		}
+		words.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
-	if best == "" || distance >= len(best) {
-		return "; the keys are " + strings.Join(known, ", ")
+	if near := words.SuggestionsFor(strings.ReplaceAll(word, "_", "-")); len(near) > 0 {
+		return "; did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// editDistance is the minimum number of letters to insert, remove or replace to turn a into b (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return "; the keys are " + strings.Join(known, ", ")
 }
 
 // errorOf joins all problems in one error, a line for each.

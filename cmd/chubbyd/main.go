@@ -35,8 +35,6 @@ func runCommandLine() int {
 	// ends the process.
 	context.AfterFunc(ctx, stop)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a closed pipe is an error, see exitUnread
-	ctx, hangups := withHangups(ctx)
-	defer hangups.stop()
 	root := newRootCommand()
 	out := helptext.NewOutput(os.Stdout)
 	root.SetOut(out)
@@ -55,7 +53,7 @@ func runCommandLine() int {
 	return 0
 }
 
-// stopSignals are the signals that ask for an orderly end, besides SIGHUP; see hangups. They exclude those that
+// stopSignals are the signals that ask for an orderly end, besides SIGHUP; see onHangup. They exclude those that
 // this process was started to ignore (a script's background).
 func stopSignals() []os.Signal {
 	interactive := slices.DeleteFunc([]os.Signal{os.Interrupt}, signal.Ignored)

@@ -23,20 +23,23 @@ file system, after Burrows (OSDI 2006).
   chubbyd serve --config FILE      one replica of a cell
   chubbyd config example           a configuration file to begin with
   chubbyd certs init               certificates, if there is no authority yet`,
-		Args:                       cobra.ArbitraryArgs,
-		RunE:                       needsVerb,
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		SuggestionsMinimumDistance: 2,
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v; see '%s --help'", err, cmd.CommandPath())
 	})
 	root.Version = builtFrom().Version // for --version, which prints what version prints
 	root.SetVersionTemplate(builtFrom().String())
-	root.AddCommand(newDevCommand(), newServeCommand(), newConfigCommand(), newCertsCommand(), newVersionCommand())
 	helptext.Install(root, helptext.TerminalWidth)
-	return root
+	return groupOf(root, newDevCommand(), newServeCommand(), newConfigCommand(), newCertsCommand(), newVersionCommand())
+}
+
+// groupOf makes a command a group of others.
+func groupOf(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	cmd.Args, cmd.RunE, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, needsVerb, 2
+	cmd.AddCommand(verbs...)
+	return cmd
 }
 
 // needsVerb is the action of a command that only groups others.

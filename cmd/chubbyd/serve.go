@@ -156,8 +156,10 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
 		s.replica.Logger.Warn(text)
 	}
-	if !isTerminal(in) { // else SIGHUP reports its end
-		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
+	if isTerminal(in) { // SIGHUP reports its end
+		onHangup(ctx, func() { cancel(errHangup) })
+	} else {
+		onHangup(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}
 	stopTraces, err := s.tracing.install(ctx, &s.replica, s.replica.Logger)
 	if err != nil {
