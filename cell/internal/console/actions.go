@@ -97,7 +97,7 @@ func (c *Console) perform(name string, a act) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		who, err := c.guest(q)
 		if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
-			c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+			c.refuse(w, http.StatusForbidden, notOurForm)
 			return
 		}
 		ctx, cancel := context.WithTimeout(q.Context(), maxPageTime)

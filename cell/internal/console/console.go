@@ -73,16 +73,20 @@ type Console struct {
 	logins   *logins
 	key      [32]byte // signs what forms must return
 	origin   *http.CrossOriginProtection
-	serving  chan struct{} // an element for each request,
-	streams  chan struct{} // or each stream of events
-	unknown  strangers     // the requests of unknown callers
+	serving  *places // of requests
+	streams  *places // of streams of events, by principal
+	unknown  *places // of requests of unknown callers, by origin
 }
 
 // New returns a console.
 func New(cfg Config) *Console {
 	c := &Console{
 		cfg: cfg, assets: hashAssets(), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
-		visitors: newVisitors(cfg), logins: newLogins(cfg.Clock), serving: make(chan struct{}, maxServed), streams: make(chan struct{}, maxStreams),
+		visitors: newVisitors(cfg), logins: newLogins(cfg.Clock),
+		serving: newPlaces(maxServed, maxServed), streams: newPlaces(maxStreams, maxOwnStreams), unknown: newPlaces(maxStrangers, maxFromOne),
+	}
+	if !cfg.Encrypted { // all are nobody
+		c.streams.each = maxStreams
 	}
 	c.pages = c.newPages()
 	_, _ = rand.Read(c.key[:]) // it never fails
@@ -186,45 +190,41 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 
 // enter takes a place for a request, if there is one. Strangers have their own, since they may read answers slowly.
 func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
-	slots := c.serving
-	if _, err := c.guest(q); err != nil {
-		return c.unknown.enter(q.RemoteAddr)
-	} else if q.URL.Path == eventsPath {
-		slots = c.streams
+	who, err := c.guest(q)
+	switch {
+	case err != nil:
+		return c.unknown.enter(origin.Of(q.RemoteAddr))
+	case q.URL.Path == eventsPath:
+		return c.streams.enter(who.Principal)
 	}
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, true
-	default:
-		return nil, false
-	}
+	return c.serving.enter("")
 }
 
-// strangers counts the requests of unknown callers. Its zero value is ready. It is safe for concurrent use.
-type strangers struct {
-	mu   sync.Mutex // guards the fields below
-	all  int
-	from map[string]int // by origin
+// places are taken until there are no more, in all or for one. It is safe for concurrent use.
+type places struct {
+	most, each int
+
+	mu    sync.Mutex // guards the fields below
+	taken int
+	by    map[string]int
 }
 
-func (s *strangers) enter(address string) (leave func(), ok bool) {
-	place := origin.Of(address)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all >= maxStrangers || s.from[place] >= maxFromOne {
+func newPlaces(most, each int) *places { return &places{most: most, each: each, by: map[string]int{}} }
+
+func (p *places) enter(one string) (leave func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.most || p.by[one] >= p.each {
 		return nil, false
 	}
-	if s.from == nil {
-		s.from = map[string]int{}
-	}
-	s.all++
-	s.from[place]++
+	p.taken++
+	p.by[one]++
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.all--
-		if s.from[place]--; s.from[place] == 0 {
-			delete(s.from, place)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.taken--
+		if p.by[one]--; p.by[one] == 0 {
+			delete(p.by, one)
 		}
 	}, true
 }

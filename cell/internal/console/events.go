@@ -71,11 +71,6 @@ func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	defer c.visitors.leave(v)
-	if !c.visitors.beginStream(v) {
-		c.refuse(w, http.StatusServiceUnavailable, "you follow as many nodes as one may at a time")
-		return
-	}
-	defer c.visitors.endStream(v)
 	out := &stream{w: w, to: http.NewResponseController(w), wall: c.cfg.Wall, path: path, last: q.Header.Get("Last-Event-ID")}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)

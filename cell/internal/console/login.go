@@ -35,7 +35,7 @@ type login struct {
 // logins are only in memory: the replica forgets them when it stops. The keys are hashes of cookies.
 type logins struct {
 	clock     session.Clock
-	verifying chan struct{}
+	verifying *places
 
 	mu    sync.Mutex // guards the fields below
 	all   map[[sha256.Size]byte]login
@@ -43,7 +43,7 @@ type logins struct {
 }
 
 func newLogins(clock session.Clock) *logins {
-	return &logins{clock: clock, verifying: make(chan struct{}, maxLoginNow), all: map[[sha256.Size]byte]login{}}
+	return &logins{clock: clock, verifying: newPlaces(maxLoginNow, maxLoginNow), all: map[[sha256.Size]byte]login{}}
 }
 
 // add begins a login, and returns its cookie.
@@ -135,7 +135,7 @@ func (c *Console) showLogin(w http.ResponseWriter, q *http.Request, code int, re
 
 func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 	if !c.cfg.Encrypted || q.ParseForm() != nil || !c.isFormToken("", q.PostForm.Get("csrf")) {
-		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+		c.refuse(w, http.StatusForbidden, notOurForm)
 		return
 	}
 	principal, counts, err := c.verify(q)
@@ -151,17 +151,18 @@ func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 	http.Redirect(w, q, ownPath(q.PostForm.Get("to")), http.StatusSeeOther)
 }
 
+const notOurForm = "the form is not, or not any more, one of the console's: go back and load the page again"
+
 var errManyLogins = errors.New("others are logging in; try again")
 
 // verify returns the principal of a form's token. It holds its place only meanwhile, since strangers may read
 // answers slowly.
 func (c *Console) verify(q *http.Request) (principal string, counts func() bool, err error) {
-	select {
-	case c.logins.verifying <- struct{}{}:
-		defer func() { <-c.logins.verifying }()
-	default:
+	leave, ok := c.logins.verifying.enter("")
+	if !ok {
 		return "", nil, errManyLogins
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(q.Context(), verifyTime)
 	defer cancel()
 	return c.cfg.Door.Verify(ctx, strings.TrimSpace(q.PostForm.Get("token")), q.RemoteAddr)
@@ -170,7 +171,7 @@ func (c *Console) verify(q *http.Request) (principal string, counts func() bool,
 func (c *Console) logout(w http.ResponseWriter, q *http.Request) {
 	who, err := c.guest(q)
 	if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
-		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+		c.refuse(w, http.StatusForbidden, notOurForm)
 		return
 	}
 	if cookie, err := q.Cookie(c.cookieName()); err == nil {

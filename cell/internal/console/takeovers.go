@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -19,9 +18,7 @@ type takeoversPage struct {
 
 // timeline is a drawn take-over.
 type timeline struct {
-	Epoch    api.Epoch
-	At       int64
-	Sessions int
+	client.Takeover
 	Replaced bool          // there was an earlier master
 	Vacant   time.Duration // between the two
 	Served   time.Duration // from its election until it served
@@ -59,7 +56,7 @@ func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p 
 
 // timelineOf draws a take-over, from the beginning of its first phase to the end of its last.
 func timelineOf(t client.Takeover) timeline {
-	line := timeline{Epoch: t.Epoch, At: t.ElectedUnix, Sessions: t.Sessions}
+	line := timeline{Takeover: t}
 	var begin, end time.Duration
 	for _, p := range t.Phases {
 		begin, end = min(begin, p.Begin), max(end, p.End)

@@ -20,14 +20,12 @@ const (
 // visitor is a caller who looks at the console. It has its own connections, so that the services know whose
 // calls they are.
 type visitor struct {
-	principal string
-	cell      *client.Cell
-	series    series
+	cell   *client.Cell
+	series series
 
 	// visitors.mu guards these.
 	used    session.Instant
 	serving int // requests
-	streams int // of these, streams of events
 }
 
 // visitors are those with open connections. At the limit, the longest idle one makes room.
@@ -79,29 +77,6 @@ func (vs *visitors) enter(ctx context.Context, who Guest) (*visitor, error) {
 	return v, err
 }
 
-// beginStream counts a new stream of a visitor, if it may have one; then the caller must call endStream.
-func (vs *visitors) beginStream(v *visitor) bool {
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
-	own := 0 // from any address
-	for _, one := range vs.byKey {
-		if one.principal == v.principal {
-			own += one.streams
-		}
-	}
-	if vs.cfg.Encrypted && own >= maxOwnStreams {
-		return false
-	}
-	v.streams++
-	return true
-}
-
-func (vs *visitors) endStream(v *visitor) {
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
-	v.streams--
-}
-
 func (vs *visitors) leave(v *visitor) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -131,7 +106,7 @@ func (vs *visitors) forget(now session.Instant) (gone []*visitor) {
 
 // newVisitor makes a guest's client, which connects later.
 func (vs *visitors) newVisitor(ctx context.Context, who Guest) (*visitor, error) {
-	v := &visitor{principal: who.Principal}
+	v := &visitor{}
 	var err error
 	v.cell, err = client.Dial(context.WithoutCancel(ctx), client.Config{
 		Cell: vs.cfg.Cell, Servers: vs.cfg.Door.Servers(), NoTLS: true, Clock: vs.cfg.Clock, DialTimeout: maxStatusTime, NoCache: true,
