@@ -72,7 +72,7 @@ func (c *Console) sessions(ctx context.Context, v *visitor, q *http.Request, p *
 	return err
 }
 
-func (c *Console) quotas(ctx context.Context, v *visitor, q *http.Request, p *page) error {
+func quotas(ctx context.Context, v *visitor, q *http.Request, p *page) error {
 	content := listing{}
 	p.Content = &content
 	_, err := fill(ctx, &content, q, v.cell.QuotasPage)

@@ -53,7 +53,7 @@ type waitsPage struct {
 	Whole         bool
 }
 
-func (c *Console) waits(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
+func waits(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
 	o, err := v.cell.Overview(ctx, api.MaxListed)
 	if err != nil {
 		return err
