@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -77,6 +78,7 @@ func TestSpeakers(t *testing.T) {
 			}
 			c.replicas.revoke(crl, r2.Cert)
 			time.Sleep(12 * time.Second) // virtual: the file is read, and connections are looked at
+			synctest.Wait()
 			if _, err := cl.Cell().Overview(ctx, 1); !errors.Is(err, api.Unauthenticated) {
 				t.Errorf("the certificate of the replica was revoked, and it speaks for others: %v", err)
 			}

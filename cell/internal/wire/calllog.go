@@ -137,7 +137,8 @@ func (s *service) describe(ctx context.Context, call *call, method string, reque
 		attrs = append(attrs, slog.String("session", about.Session.String()))
 	}
 	if conn := connOf(ctx); conn != nil {
-		attrs = append(attrs, slog.String("from", conn.Conn.RemoteAddr().String()))
+		from, _ := conn.from()
+		attrs = append(attrs, slog.String("from", from))
 	}
 	if id := call.RequestID(); id != 0 {
 		attrs = append(attrs, slog.String("request", id.String()))

@@ -52,6 +52,14 @@ func (c *heardConn) hearGuest(conn *tls.Conn) error {
 	return nil
 }
 
+// from returns where the client is, and which replica speaks for it, if one does.
+func (c *heardConn) from() (address, by string) {
+	if who := c.identity.Load(); who != nil && who.by != "" {
+		return who.from, who.by
+	}
+	return c.Conn.RemoteAddr().String(), ""
+}
+
 func readGuest(from io.Reader) (g Guest, err error) {
 	var size [2]byte
 	if _, err = io.ReadFull(from, size[:]); err != nil {
