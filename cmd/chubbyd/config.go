@@ -117,14 +117,14 @@ read, as on another machine.`,
 }
 
 func (d *draft) show(out io.Writer) error {
-	lines := make([][2]string, 0, len(keys()))
+	lines := make([][2]string, 0, len(d.keys))
 	width := 0
-	for _, k := range keys() {
+	for _, k := range d.keys {
 		text, from := "", "missing"
 		if at, ok := d.at[k.name]; ok {
 			text, from = d.texts[k.name], at.String()
-		} else if k.initial != nil {
-			text, from = k.initial(defaults()), "default"
+		} else if k.initial != "" {
+			text, from = k.initial, "default"
 		}
 		encoded, err := yaml.Marshal(map[string]string{k.name: text})
 		if err != nil {

@@ -65,7 +65,7 @@ func (r *devReplica) logFile() string    { return filepath.Join(r.dir, r.ID, "lo
 
 func (c *devCell) logFiles() string { return filepath.Join(c.dir, "*", "log") }
 
-func (c *devCell) replica(id string) *devReplica {
+func (c *devCell) replicaOf(id string) *devReplica {
 	i := slices.IndexFunc(c.Replicas, func(r devReplica) bool { return r.ID == id })
 	return &c.Replicas[i]
 }
@@ -153,14 +153,14 @@ func (c *devCell) config(r *devReplica) map[string]any {
 	for _, m := range c.members() {
 		members = append(members, map[string]string{"id": m.ID, "client": m.Client, "raft": m.Raft, "http": m.HTTP})
 	}
-	keys := map[string]any{
+	lines := map[string]any{
 		"cell": c.Cell, "id": r.ID, "members": members, "data": r.dataDir(),
 		"bootstrap": true, "console": true, "insecure": !c.tls, "insecure-principals": !c.tls, "disk-stall": devDiskStall,
 	}
 	if c.tls {
-		maps.Copy(keys, c.certificatesOf(r.ID))
+		maps.Copy(lines, c.certificatesOf(r.ID))
 	}
-	return keys
+	return lines
 }
 
 func (c *devCell) writeConfigs() error {

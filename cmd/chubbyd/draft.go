@@ -33,6 +33,7 @@ func (f problem) String() string { return f.at.String() + ": " + f.text }
 // draft collects settings from several sources, where later ones override, and all problems.
 type draft struct {
 	settings
+	keys     []key
 	main     place             // of keys that no source has set
 	at       map[string]place  // of each set key
 	texts    map[string]string // its value
@@ -41,7 +42,9 @@ type draft struct {
 }
 
 func newDraft(source string) *draft {
-	return &draft{settings: defaults(), main: place{source: source}, at: make(map[string]place), texts: make(map[string]string)}
+	d := &draft{settings: defaults(), main: place{source: source}, at: make(map[string]place), texts: make(map[string]string)}
+	d.keys = d.settings.keys()
+	return d
 }
 
 func (d *draft) addProblem(at place, format string, args ...any) {
@@ -50,7 +53,7 @@ func (d *draft) addProblem(at place, format string, args ...any) {
 
 func (d *draft) set(k key, text string, at place) {
 	d.at[k.name], d.texts[k.name] = at, text
-	if err := k.set(&d.settings, text); err != nil {
+	if err := k.take(text); err != nil {
 		d.addProblem(at, "%s: %v", k.name, err)
 		return
 	}
@@ -133,4 +136,18 @@ func (d *draft) validateMembers() {
 
 func (d *draft) hasProblemAt(at place) bool {
 	return slices.ContainsFunc(d.problems, func(f problem) bool { return f.at == at })
+}
+
+func (d *draft) validatePublishing() {
+	p := d.publishing
+	switch {
+	case p.dns.Server != "" && p.hook != "":
+		d.addProblem(d.at["dns-hook"], "dns-hook: dns-server is set, too; leave out one or the other")
+	case p.dns.Server != "" && p.dns.Domain == "":
+		d.addProblem(d.at["dns-server"], "dns-domain is missing: in which zone are the records?")
+	case p.dns.Server == "" && p.dns.Domain != "":
+		d.addProblem(d.at["dns-domain"], "dns-server is missing: which server has the zone %s?", p.dns.Domain)
+	case p.dns.Server == "" && p.dns.KeyFile != "":
+		d.addProblem(d.at["dns-key"], "dns-server is missing: for which server is the key?")
+	}
 }

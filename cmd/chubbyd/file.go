@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,10 +64,10 @@ func (d *draft) readYAML(name string, raw []byte) {
 }
 
 func (d *draft) readKey(name, value *yaml.Node, at func(*yaml.Node) place) {
-	k, known := findKey(name.Value)
+	k, known := d.find(name.Value)
 	switch {
 	case !known:
-		d.addProblem(at(name), "%s is not a key%s", name.Value, suggestion(name.Value, keyNames()))
+		d.addProblem(at(name), "%s is not a key%s", name.Value, suggestion(name.Value, d.names()))
 	case k.name == "members" && value.Kind == yaml.SequenceNode:
 		d.readMembers(name, value, at)
 	case value.Kind != yaml.ScalarNode:
@@ -115,18 +116,16 @@ func setMemberField(m *cell.Member, field string, value *yaml.Node) error {
 	return nil
 }
 
-func findKey(name string) (key, bool) {
-	for _, k := range keys() {
-		if k.name == name {
-			return k, true
-		}
+func (d *draft) find(name string) (key, bool) {
+	i := slices.IndexFunc(d.keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
 	}
-	return key{}, false
+	return d.keys[i], true
 }
 
-func keyNames() []string {
-	var names []string
-	for _, k := range keys() {
+func (d *draft) names() (names []string) {
+	for _, k := range d.keys {
 		names = append(names, k.name)
 	}
 	return names

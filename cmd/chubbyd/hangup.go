@@ -55,7 +55,7 @@ func (r *reloader) reload() {
 		return
 	}
 	var restart, taken []string
-	for _, k := range keys() {
+	for _, k := range next.keys {
 		switch {
 		case next.textOf(k) == r.draft.textOf(k):
 		case k.name == "log-level":
@@ -74,11 +74,10 @@ func (r *reloader) reload() {
 
 // textOf returns a key's value, or its default.
 func (d *draft) textOf(k key) string {
-	text, ok := d.texts[k.name]
-	if !ok && k.initial != nil {
-		text = k.initial(defaults())
+	if text, ok := d.texts[k.name]; ok {
+		return text
 	}
-	return text
+	return k.initial
 }
 
 func isTerminal(r io.Reader) bool {

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/internal/helptext"
 )
@@ -118,21 +116,3 @@ func exitCode(err error) int {
 type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
-
-type usageError struct{ text string }
-
-func (e usageError) Error() string { return e.text }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Sprintf(format, args...)}
-}
-
-// arguments turns the error of a cobra check into a usageError.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usagef("%s: %v; see '%s --help'", cmd.CommandPath(), err, cmd.CommandPath())
-		}
-		return nil
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,28 +32,6 @@ file system, after Burrows (OSDI 2006).
 	root.SetVersionTemplate(builtFrom().String())
 	helptext.Install(root, helptext.TerminalWidth)
 	return groupOf(root, newDevCommand(), newServeCommand(), newConfigCommand(), newCertsCommand(), newVersionCommand())
-}
-
-// groupOf makes a command a group of others.
-func groupOf(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
-	cmd.Args, cmd.RunE, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, needsVerb, 2
-	cmd.AddCommand(verbs...)
-	return cmd
-}
-
-// needsVerb is the action of a command that only groups others.
-func needsVerb(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		if err := cmd.Help(); err != nil {
-			return err
-		}
-		return usagef("%s needs one of the commands above", cmd.CommandPath())
-	}
-	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		advice = "did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return usagef("%s has no command %q; %s", cmd.CommandPath(), args[0], advice)
 }
 
 type build struct {
@@ -123,11 +100,4 @@ func builtFrom() build {
 		}
 	}
 	return b
-}
-
-// completeFlag makes shells complete a flag with its words.
-func completeFlag(cmd *cobra.Command, flag string, words ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is missing, or has a completion: a mistake in this program
-	}
 }

@@ -115,7 +115,7 @@ func (o *serveOptions) collect() (*draft, error) {
 			return nil, err
 		}
 	}
-	for _, k := range keys() {
+	for _, k := range d.keys {
 		if text, ok := os.LookupEnv(variable(k.name)); ok {
 			d.set(k, text, place{source: variable(k.name)})
 		}
@@ -149,7 +149,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	}
 	defer runtime.KeepAlive(newBallast())
 	s.replica.MaxContentsMiB = cmp.Or(s.replica.MaxContentsMiB, contentsBound(memoryLimit()))
-	s.publishing.install(&s)
+	s.publishing.install(&s.replica)
 	said := new(tail)
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(io.MultiWriter(said, out), s, level), o.restoreAccess
 	s.replica.Debug = d.debug(said)

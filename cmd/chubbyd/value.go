@@ -14,40 +14,36 @@ import (
 
 // value is the possible values of a setting. Its description in docs/chubbyd.md derives from its check.
 type value struct {
-	takes    string                        // the possible texts
-	words    []string                      // those that shells offer
-	initial  func(settings) string         // the text of the default, or nil
-	set      func(*settings, string) error // takes a text, or returns its fault
-	isSwitch bool                          // the flag needs no value
+	takes    string             // the possible texts
+	words    []string           // those that shells offer
+	initial  string             // the text of the default; "" if there is none
+	take     func(string) error // takes a text, or returns its fault
+	isSwitch bool               // the flag needs no value
 }
 
 // special is a value with its own parser.
-func special(takes, initial string, set func(*settings, string) error, words ...string) value {
-	v := value{takes: takes, words: words, set: set}
-	if initial != "" {
-		v.initial = func(settings) string { return initial }
-	}
-	return v
+func special(takes, initial string, take func(string) error, words ...string) value {
+	return value{takes: takes, words: words, initial: initial, take: take}
 }
 
 // none is the value for no file, and for other things that may be absent.
 const none = "none"
 
 // checked is a text that check accepts. The word absent, if there is one, is the default, and stands for the empty text.
-func checked(takes, absent string, at func(*settings) *string, check func(string) error, words ...string) value {
-	set := func(s *settings, text string) error {
+func checked(takes, absent string, at *string, check func(string) error, words ...string) value {
+	take := func(text string) error {
 		if absent != "" && text == absent {
 			text = ""
 		} else if err := check(text); err != nil {
 			return err
 		}
-		*at(s) = text
+		*at = text
 		return nil
 	}
 	if absent != "" {
 		words = append([]string{absent}, words...)
 	}
-	return special(takes, absent, set, words...)
+	return special(takes, absent, take, words...)
 }
 
 // given returns a check that a text is not empty.
@@ -60,8 +56,8 @@ func given(advice string) func(string) error {
 	}
 }
 
-// name is the name of a cell or a replica.
-func name(of, example string, at func(*settings) *string) value {
+// nameOf is the name of a cell or a replica.
+func nameOf(of, example string, at *string) value {
 	const takes = "letters, digits, '-', '_' and '.'"
 	return checked(takes, "", at, func(text string) error {
 		if !api.ValidCell(text) {
@@ -72,29 +68,27 @@ func name(of, example string, at func(*settings) *string) value {
 }
 
 // file is the name of a file, opened at the replica's start.
-func file(at func(*settings) *string) value {
+func file(at *string) value {
 	return checked("none, or a file", none, at, given("name a file, or say none"))
 }
 
-func text(at func(*settings) *string) value {
+func text(at *string) value {
 	return checked("none, or a text", none, at, given("say none if there is none"))
 }
 
 // parsed is a value of another type.
-func parsed[T any](takes string, at func(*settings) *T, format func(T) string, parse func(string) (T, error), words ...string) value {
-	v := special(takes, "", func(s *settings, text string) error {
+func parsed[T any](takes string, at *T, format func(T) string, parse func(string) (T, error), words ...string) value {
+	return special(takes, format(*at), func(text string) error {
 		value, err := parse(text)
 		if err == nil {
-			*at(s) = value
+			*at = value
 		}
 		return err
 	}, words...)
-	v.initial = func(s settings) string { return format(*at(&s)) }
-	return v
 }
 
 // switched is true or false.
-func switched(at func(*settings) *bool) value {
+func switched(at *bool) value {
 	v := parsed("true or false", at, strconv.FormatBool, func(text string) (bool, error) {
 		on, err := strconv.ParseBool(text)
 		if err != nil {
@@ -107,7 +101,7 @@ func switched(at func(*settings) *bool) value {
 }
 
 // oneOf is one of some words; what says what they name.
-func oneOf[T ~string](what string, at func(*settings) *T, words ...T) value {
+func oneOf[T ~string](what string, at *T, words ...T) value {
 	var texts []string
 	for _, word := range words {
 		texts = append(texts, string(word))
@@ -121,7 +115,7 @@ func oneOf[T ~string](what string, at func(*settings) *T, words ...T) value {
 	}, texts...)
 }
 
-func duration(minimum, maximum time.Duration, at func(*settings) *time.Duration) value {
+func duration(minimum, maximum time.Duration, at *time.Duration) value {
 	return parsed(shortDuration(minimum)+" to "+shortDuration(maximum), at, shortDuration, func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		switch {
@@ -135,16 +129,16 @@ func duration(minimum, maximum time.Duration, at func(*settings) *time.Duration)
 }
 
 // durationOrZero is a duration, or 0 for none.
-func durationOrZero(minimum, maximum time.Duration, at func(*settings) *time.Duration) value {
+func durationOrZero(minimum, maximum time.Duration, at *time.Duration) value {
 	v := duration(minimum, maximum, at)
 	v.takes = "0, or " + v.takes
-	nonZero := v.set
-	v.set = func(s *settings, text string) error {
+	nonZero := v.take
+	v.take = func(text string) error {
 		if text == "0" {
-			*at(s) = 0
+			*at = 0
 			return nil
 		}
-		return nonZero(s, text)
+		return nonZero(text)
 	}
 	return v
 }
@@ -161,7 +155,7 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-func count(minimum, maximum int, at func(*settings) *int) value {
+func count(minimum, maximum int, at *int) value {
 	takes := fmt.Sprintf("a whole number from %d to %d", minimum, maximum)
 	return parsed(takes, at, strconv.Itoa, func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
@@ -172,7 +166,7 @@ func count(minimum, maximum int, at func(*settings) *int) value {
 	})
 }
 
-func number(minimum, maximum float64, at func(*settings) *float64) value {
+func number(minimum, maximum float64, at *float64) value {
 	format := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 	takes := fmt.Sprintf("a number from %s to %s", format(minimum), format(maximum))
 	return parsed(takes, at, format, func(text string) (float64, error) {
@@ -184,7 +178,7 @@ func number(minimum, maximum float64, at func(*settings) *float64) value {
 	})
 }
 
-func level(at func(*settings) *slog.Level) value {
+func level(at *slog.Level) value {
 	return parsed("debug, info, warn or error", at, func(l slog.Level) string { return strings.ToLower(l.String()) }, func(text string) (l slog.Level, err error) {
 		if l.UnmarshalText([]byte(text)) != nil {
 			err = fmt.Errorf("%q is not a level: want debug, info, warn or error", text)
