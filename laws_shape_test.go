@@ -20,7 +20,6 @@ func upward() map[string]int {
 		"cell/internal/console": 28,
 		"cell/internal/peer":    24,
 		"cell/internal/wire":    24,
-		"cmd/chubbyd":           16,
 		"internal/frames":       24,
 	}
 }

@@ -148,7 +148,7 @@ type Config struct {
 	// The listeners, if set, replace Listen. Tests use them.
 	ClientListener, RaftListener, HTTPListener net.Listener
 
-	// Dial connects to another replica's Raft address; default TCP.
+	// Dial connects to a replica, at its Raft or client address; default TCP.
 	Dial func(address string, timeout time.Duration) (net.Conn, error)
 
 	// Wall returns the seconds since 1970, for people, in "since" columns; default the system's. It decides

@@ -236,9 +236,9 @@ func TestConsoleActs(t *testing.T) {
 		for _, call := range []string{"BreakLock", "SetQuota", "EndSession", "Transfer"} {
 			for _, who := range []string{`"principal":"ops"`, `"principal":"bob"`} {
 				if !slices.ContainsFunc(strings.Split(string(log), "\n"), func(line string) bool {
-					return strings.Contains(line, `"call":"`+call+`"`) && strings.Contains(line, who) && strings.Contains(line, `"from":"192.0.2.7:`)
+					return strings.Contains(line, `"call":"`+call+`"`) && strings.Contains(line, who) && strings.Contains(line, `"from":"192.0.2.7:`) && strings.Contains(line, `"by":"`+other+`"`)
 				}) {
-					t.Errorf("no %s of %s, from where his browser is, in the audit log:\n%s", call, who, log)
+					t.Errorf("no %s of %s, from where his browser is, by the replica of the console, in the audit log:\n%s", call, who, log)
 				}
 			}
 		}

@@ -116,7 +116,6 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		Listen:    r.cfg.RaftListener,
 		MemberAt:  r.memberAt,
 		Connect:   r.cfg.Dial,
-		Guest:     r.takeGuest,
 		Lost:      r.noteLost,
 		Logger:    r.log,
 
@@ -221,13 +220,6 @@ func (r *Replica) serve() {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})
-	guests := wire.NewGuests(r.listener())
-	r.guests.Store(guests)
-	r.work.Go(func() {
-		if err := r.clients.Serve(guests); err != nil {
-			r.log.Error("nobody is served for others any more", "error", err)
-		}
-	})
 	if r.cfg.HTTPListener == nil {
 		return
 	}
@@ -236,9 +228,10 @@ func (r *Replica) serve() {
 	r.work.Go(func() { r.serveHTTP(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}) })
 }
 
-func (r *Replica) serveHTTP(l net.Listener) {
+func (r *Replica) serveHTTP(t *turnover) {
+	var l net.Listener = t
 	if r.console != nil && r.clientCerts != nil {
-		s := newSniffer(l, r.clientCerts)
+		s := newSniffer(t, r.clientCerts)
 		defer s.wait()
 		l = s
 	}

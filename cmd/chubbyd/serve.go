@@ -115,7 +115,7 @@ func (o *serveOptions) collect() (*draft, error) {
 			return nil, err
 		}
 	}
-	for _, k := range keys() {
+	for _, k := range d.keys {
 		if text, ok := os.LookupEnv(variable(k.name)); ok {
 			d.set(k, text, place{source: variable(k.name)})
 		}
@@ -149,15 +149,17 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	}
 	defer runtime.KeepAlive(newBallast())
 	s.replica.MaxContentsMiB = cmp.Or(s.replica.MaxContentsMiB, contentsBound(memoryLimit()))
-	s.publishing.install(&s)
+	s.publishing.install(&s.replica)
 	said := new(tail)
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(io.MultiWriter(said, out), s, level), o.restoreAccess
 	s.replica.Debug = d.debug(said)
 	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
 		s.replica.Logger.Warn(text)
 	}
-	if !isTerminal(in) { // else SIGHUP reports its end
-		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
+	if isTerminal(in) { // SIGHUP reports its end
+		onHangup(ctx, func() { cancel(errHangup) })
+	} else {
+		onHangup(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}
 	stopTraces, err := s.tracing.install(ctx, &s.replica, s.replica.Logger)
 	if err != nil {

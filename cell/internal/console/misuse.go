@@ -4,42 +4,32 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/misuse"
 )
 
 // misusePage lists the clients that misuse the cell, by rule, like chubbyctl lint. The master decides what a
 // visitor sees: operators see everything.
 type misusePage struct {
-	Epoch  api.Epoch
-	Since  time.Duration // how long its master has counted
-	Broken []brokenRule  // the one with the worst finding first
-	More   int           // further findings
+	misuse.Report
+	Broken [][]misuse.Finding // those of one kind together, the kind of the worst first
 }
 
-type brokenRule struct {
-	Kind     misuse.Kind
-	Findings []misuse.Finding
-}
-
-func (c *Console) misuse(ctx context.Context, v *visitor, _ *http.Request) (string, page, error) {
+func (c *Console) misuse(ctx context.Context, v *visitor, _ *http.Request, p *page) (err error) {
 	content := misusePage{}
-	p := page{Title: "Misuse", Nav: "misuse", Every: 5, Content: &content}
-	report, err := v.cell.Lint(ctx, misuse.Options{Most: maxRows})
-	content.Epoch, content.Since, content.More = report.Epoch, report.Since, report.More
+	p.Content = &content
+	content.Report, err = v.cell.Lint(ctx, misuse.Options{Most: maxRows})
 	at := map[misuse.Kind]int{} // index of Broken
-	for _, f := range report.Findings {
+	for _, f := range content.Findings {
 		i, ok := at[f.Kind]
 		if !ok {
 			i = len(content.Broken)
 			at[f.Kind] = i
-			content.Broken = append(content.Broken, brokenRule{Kind: f.Kind})
+			content.Broken = append(content.Broken, nil)
 		}
-		content.Broken[i].Findings = append(content.Broken[i].Findings, f)
+		content.Broken[i] = append(content.Broken[i], f)
 	}
-	return "misuse", p, err
+	return err
 }
 
 func howOften(f misuse.Finding) string {

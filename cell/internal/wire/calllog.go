@@ -125,7 +125,8 @@ func (s *service) describe(c *call) []slog.Attr {
 	if about.Session != 0 {
 		attrs = append(attrs, slog.String("session", about.Session.String()))
 	}
-	attrs = append(attrs, slog.String("from", c.of.conn.Conn.RemoteAddr().String()))
+	from, _ := c.of.conn.from()
+	attrs = append(attrs, slog.String("from", from))
 	if c.named != 0 {
 		attrs = append(attrs, slog.String("request", c.named.String()))
 	}

@@ -16,10 +16,13 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 )
 
-// Certificates identify the other end of a connection; *certs.Store implements it.
+// Certificates identify the other end of a connection.
 type Certificates interface {
-	// Accept encrypts a connection. It accepts any certificate of limited size.
+	// Accept encrypts a connection. It accepts any certificate of limited size. By GuestProtocol, both ends show
+	// the certificates of replicas.
 	Accept(conn net.Conn) *tls.Conn
+	// Speaker is Identify for these: it returns the ID of a member of the cell.
+	Speaker(chain []*x509.Certificate) (id string, counts func() bool, err error)
 	// Identify returns the principal of the chain's first certificate, and a function that cheaply reports
 	// whether it is still valid; or why it is invalid.
 	Identify(chain []*x509.Certificate) (principal string, counts func() bool, err error)
@@ -39,6 +42,7 @@ type identity struct {
 	expiry    *time.Timer        // closes a refused connection
 	pending   bool               // no credentials yet; a token may still come
 	token     *[sha256.Size]byte // hash of the token; nil without one
+	from, by  string             // of a guest: the address, and the replica that speaks
 }
 
 // handshakeByte begins every TLS connection, and neither frames nor HTTP/2.
@@ -65,7 +69,11 @@ func (c *heardConn) begin() error {
 	if err := encrypted.Handshake(); err != nil { //nolint:noctx // the server has set a deadline
 		return err
 	}
-	c.identify(encrypted.ConnectionState().PeerCertificates)
+	state := encrypted.ConnectionState()
+	if state.NegotiatedProtocol == GuestProtocol {
+		return c.hearGuest(encrypted)
+	}
+	c.identify(state.PeerCertificates)
 	return nil
 }
 

@@ -27,6 +27,8 @@ type scripted struct {
 
 func (scripted) Accept(net.Conn) *tls.Conn { return nil }
 
+func (scripted) Speaker([]*x509.Certificate) (string, func() bool, error) { return "", nil, nil }
+
 func (s scripted) Identify([]*x509.Certificate) (string, func() bool, error) { return s.identify() }
 
 // ends is a connection that tells when it was closed.

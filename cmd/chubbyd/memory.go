@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -70,4 +71,29 @@ func machineMemory(file string) int64 {
 		}
 	}
 	return math.MaxInt64
+}
+
+// A replica may hold the cell twice, during a snapshot from the master or a restore. The remaining fifth is for
+// itself and its clients.
+const (
+	contentsShare = 2
+	ofMemory      = 5
+)
+
+// contentsBound returns how many MiB a cell may hold whose replicas have this memory in bytes; 0 if unknown.
+func contentsBound(memory int64) int {
+	if memory == math.MaxInt64 {
+		return 0
+	}
+	return max(1, int(memory/ofMemory*contentsShare>>20))
+}
+
+// contentsWarning warns if the cell may hold more than the memory allows.
+func contentsWarning(s settings, memory int64) []string {
+	fits := contentsBound(memory)
+	if fits == 0 || s.replica.MaxContentsMiB <= fits {
+		return nil
+	}
+	return []string{fmt.Sprintf("max-contents-mib: %d are more than two fifths of the memory that a replica may use here, %d MiB: one that catches up with the master has what the cell holds twice; more than %d may end it",
+		s.replica.MaxContentsMiB, memory>>20, fits)}
 }

@@ -1,8 +1,11 @@
 package console
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -10,6 +13,44 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/session"
 )
+
+// glance is the page with the cell at a glance.
+type glance struct {
+	Now      int64
+	Status   client.Status
+	Here     string // the replica that serves it
+	Healthy  int
+	Overview client.Overview
+	Plots    []plot
+}
+
+// mostListed is how many waits and changes the page lists.
+const mostListed = 10
+
+func (c *Console) glance(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
+	g := &glance{Now: c.cfg.Wall(), Here: c.cfg.Replica}
+	p.Content = g
+	var asking sync.WaitGroup
+	var statusErr, err error
+	asking.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, maxStatusTime)
+		defer cancel()
+		g.Status, statusErr = v.cell.Status(ctx)
+	})
+	g.Overview, err = v.cell.Overview(ctx, mostListed)
+	asking.Wait()
+	if err = cmp.Or(err, statusErr); err != nil {
+		return err
+	}
+	for _, r := range g.Status.Replicas {
+		if r.Healthy {
+			g.Healthy++
+		}
+	}
+	v.series.add(c.cfg.Clock(), g.Overview)
+	g.Plots = v.series.plots()
+	return nil
+}
 
 const (
 	maxPoints  = 150                    // of a plot: five minutes, a point every two seconds

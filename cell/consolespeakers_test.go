@@ -1,0 +1,98 @@
+package cell_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	door "github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// Only a member of the cell speaks for others at the client port, by its certificate for the other replicas. What it says is not done with its
+// own rights: the guest's count. Whoever has another certificate, and names an operator, is refused.
+func TestSpeakers(t *testing.T) {
+	crl := filepath.Join(t.TempDir(), "replicas.crl")
+	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+		speak := func(files certs.Files, guest, protocol string) (*client.Client, error) {
+			pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+			c.clients.check(err)
+			config := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}}
+			limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			return client.New(limit, client.Config{Servers: c.Servers(), Clock: celltest.Clock, NoTLS: true, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
+				conn, err := c.DialFrom("far")(ctx, address)
+				if err != nil {
+					return nil, err
+				}
+				encrypted := tls.Client(conn, config)
+				return encrypted, errors.Join(encrypted.HandshakeContext(ctx), door.Guest{Principal: guest, Address: "192.0.2.7:1"}.Introduce(encrypted))
+			}})
+		}
+		replica := func(a authority, id string) certs.Files {
+			return a.put(a.IssueReplica(certs.Replica{Cell: "local", ID: id}, time.Hour))
+		}
+		r2 := replica(c.replicas, "r2")
+		for who, one := range map[string]struct {
+			files certs.Files
+			guest string
+			want  string
+		}{
+			"a client":                             {c.clients.client("alice"), "ops", "does not count"},
+			"an operator":                          {c.clients.client("ops"), "alice", "does not count"},
+			"a replica of the clients' authority":  {replica(c.clients, "r2"), "ops", "does not count"},
+			"a client of the replicas' authority":  {c.replicas.client("ops"), "ops", "names 0 replicas"},
+			"a replica that is no member":          {replica(c.replicas, "r9"), "ops", "no member"},
+			"a replica of another cell":            {c.replicas.put(c.replicas.IssueReplica(certs.Replica{Cell: "other", ID: "r2"}, time.Hour)), "ops", "no member"},
+			"a member, for a name of another kind": {r2, "@operators", "cannot be a principal"},
+			"a member, for nobody":                 {r2, "", "cannot be a principal"},
+			"a member, at length":                  {r2, strings.Repeat("a", 3<<10), "more than"},
+		} {
+			if _, err := speak(one.files, one.guest, door.GuestProtocol); !errors.Is(err, api.Unauthenticated) || !strings.Contains(err.Error(), one.want) {
+				t.Errorf("%s speaks for %.20q: %v, want %q", who, one.guest, err, one.want)
+			}
+		}
+		if _, err := speak(r2, "ops", "h2"); err == nil {
+			t.Error("a member speaks for ops without asking for it, as clients call")
+		}
+		for guest, operator := range map[string]bool{"alice": false, "ops": true} {
+			cl, err := speak(r2, guest, door.GuestProtocol)
+			if err != nil {
+				t.Fatalf("a member speaks for %s: %v", guest, err)
+			}
+			if o, err := cl.Cell().Overview(ctx, 1); err != nil || o.Whole != operator {
+				t.Errorf("for %s a member is told as an operator: %v, %v", guest, o.Whole, err)
+			}
+			if operator {
+				continue
+			}
+			c.replicas.revoke(crl, r2.Cert)
+			time.Sleep(12 * time.Second) // virtual: the file is read, and connections are looked at
+			synctest.Wait()
+			if _, err := cl.Cell().Overview(ctx, 1); !errors.Is(err, api.Unauthenticated) {
+				t.Errorf("the certificate of the replica was revoked, and it speaks for others: %v", err)
+			}
+			c.replicas.revoke(crl)
+			time.Sleep(12 * time.Second)
+		}
+	}, func(cfg *cell.Config) {
+		if cfg.ID == "r1" {
+			pair, err := certs.ReadPair(cfg.PeerTLS.CA, strings.TrimSuffix(cfg.PeerTLS.CA, "crt")+"key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			authority{Pair: pair, t: t}.revoke(crl)
+		}
+		cfg.PeerTLS.CRL = crl
+	})
+}
