@@ -118,7 +118,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	// The first answer comes at once, unless the replica hangs.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
-	watch := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
+	watch := a.handle.client.cell.dispatcher.watchAnswer(t)
 	defer watch.answered()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
@@ -230,13 +230,11 @@ func (h *Handle) setLock(l *Lock) error {
 const lostSinceText = "the lock was taken away, and granted to this handle again since"
 
 func (a *acquireCall) releaseInBackground() {
-	c := a.handle.client
-	c.janitor.add(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
+	a.handle.client.janitor.add(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
 }
 
 func (a *acquireCall) releaseGrant(ctx context.Context, g *chubbypb.Granted) {
-	c := a.handle.client
-	_ = c.sendUntilAnswered(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration()), false))
+	a.handle.client.giveBack(ctx, "release", a.handle.path, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration()), false))
 }
 
 // settleAcquire withdraws an abandoned request, or releases its lock.

@@ -81,7 +81,7 @@ const (
 func newCache(limit int, epoch api.Epoch) *cache {
 	return &cache{
 		limit:    limit,
-		lease:    cacheLease{wake: make(chan struct{}, 1)},
+		lease:    cacheLease{wake: make(chan struct{}, 1), asked: make(chan struct{})},
 		epoch:    epoch,
 		entries:  map[api.Name]*entry{},
 		used:     list.New(),

@@ -108,7 +108,7 @@ func (k *keptLock) giveBack(h *Handle) {
 	k.returned = returned
 	c.janitor.add(func(ctx context.Context) {
 		defer close(returned)
-		_ = c.sendUntilAnswered(ctx, "release", h.path, c.numbers.allocateNow(), classCleanup, send) // NotHeld: lost meanwhile
+		c.giveBack(ctx, "release", h.path, send)
 	})
 }
 

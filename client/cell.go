@@ -13,7 +13,7 @@ type Cell struct {
 	locator    *locator
 	dispatcher *dispatcher
 	sessions   *sessionSet
-	places     *queuePlaces
+	places     chan struct{} // see requestNumbers
 }
 
 // Dial returns a Cell, without connecting yet. An invalid configuration is InvalidArgument. The Cell does not
@@ -27,7 +27,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := newPool(tracesOf(cfg).untraced(ctx), cfg)
+	p := newPool(untraced(ctx, cfg), cfg)
 	p.encryption = encrypted
 	resolve := func(ctx context.Context) ([]string, error) { return Servers(ctx, cfg.Cell) }
 	if len(cfg.Servers) > 0 {
@@ -44,7 +44,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		locator:    f,
 		dispatcher: newDispatcher(cfg, f),
 		sessions:   newSessionSet(),
-		places:     &queuePlaces{max: maxCellWaits},
+		places:     make(chan struct{}, maxCellWaits),
 	}, nil
 }
 

@@ -89,19 +89,16 @@ const (
 const maxHops = 3
 
 // dispatch makes attempts until a definite answer, or until ctx or the session ends.
-func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
+func (d *dispatcher) dispatch(ctx context.Context, k call) (result outcome, err error) {
 	k.request = d.requests.Add(1)
 	began := d.cfg.Meter.start(d.cfg.Clock)
-	result, err := d.repeat(ctx, k)
+	if d.cfg.Tracer != nil {
+		result, err = d.dispatchTraced(ctx, k)
+	} else {
+		result, err = d.dispatchUntraced(ctx, k)
+	}
 	d.cfg.Meter.called(k.op, d.cfg.Clock, began, err)
 	return result, withRequest(err, k.request)
-}
-
-func (d *dispatcher) repeat(ctx context.Context, k call) (outcome, error) {
-	if d.cfg.Tracer != nil {
-		return d.dispatchTraced(ctx, k)
-	}
-	return d.dispatchUntraced(ctx, k)
 }
 
 func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, error) {
@@ -249,7 +246,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}
 	if !k.noTimeout {
-		defer d.watchAnswer(ctx, t).answered()
+		defer d.watchAnswer(t).answered()
 	}
 	if caller == nil {
 		caller = &chubbypb.Caller{}
@@ -281,7 +278,6 @@ const lateAfter = time.Second
 // for the master meanwhile. Another master cancels all calls to the target; the same one was only slow.
 type answerWatch struct {
 	locator *locator
-	ctx     context.Context //nolint:containedctx // of the call
 	target  *target
 	timer   *time.Timer
 
@@ -291,8 +287,8 @@ type answerWatch struct {
 }
 
 // watchAnswer begins to watch a call to t. The caller must call answered.
-func (d *dispatcher) watchAnswer(ctx context.Context, t *target) *answerWatch {
-	w := &answerWatch{locator: d.locator, ctx: ctx, target: t}
+func (d *dispatcher) watchAnswer(t *target) *answerWatch {
+	w := &answerWatch{locator: d.locator, target: t}
 	w.timer = time.AfterFunc(lateAfter, w.late) // late does not read it
 	return w
 }
@@ -301,7 +297,7 @@ func (w *answerWatch) late() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.done {
-		w.joined = w.locator.joinSearch(w.ctx, w.target)
+		w.joined = w.locator.joinSearch(w.target)
 	}
 }
 

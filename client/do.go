@@ -116,12 +116,7 @@ func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context
 	defer end()
 	err = f(within, l)
 	if left := atLeast - c.cfg.Clock().Sub(acquired); left > 0 {
-		timer := time.NewTimer(left)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-within.Done():
-		}
+		sleep(within, left)
 	}
 	return err
 }

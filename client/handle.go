@@ -149,7 +149,7 @@ func (h *Handle) Close(ctx context.Context) error {
 	}
 	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()
-	err := h.client.closeHandle(ctx, h)
+	err := h.client.mutate(ctx, mutation{op: "close", path: h.path, send: closeSender(h.currentToken()), mustComplete: true})
 	h.client.handles.remove(h)
 	var e *api.Error
 	if errors.As(err, &e) && isAlreadyClosed(e.Code) {
@@ -188,14 +188,6 @@ func isAlreadyClosed(c api.Code) bool {
 		return true
 	}
 	return false
-}
-
-func (c *Client) closeHandle(ctx context.Context, h *Handle) error {
-	send := closeSender(h.currentToken())
-	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,
-		settle: func(ctx context.Context, number uint64) {
-			_ = c.sendUntilAnswered(ctx, "close", h.path, number, classCleanup, send)
-		}})
 }
 
 func closeSender(handle []byte) sender {

@@ -93,9 +93,7 @@ func (c *Client) closeIdleHandles(closing []idleHandle) {
 			}
 			return send(ctx, t, caller, m)
 		}
-		c.janitor.add(func(ctx context.Context) {
-			_ = c.sendUntilAnswered(ctx, "close", rootPath(c.cell.cfg), c.numbers.allocateNow(), classCleanup, known) // else it is gone
-		})
+		c.janitor.add(func(ctx context.Context) { c.giveBack(ctx, "close", rootPath(c.cell.cfg), known) })
 	}
 }
 

@@ -15,7 +15,7 @@ package client
 //   - runAudits asks about held locks, and presents handles after a fail-over, with up to four more at the
 //     time;
 //   - notifier.deliverAll calls OnState and writes the log;
-//   - cacheRenewer.renewCacheLeases asks for cache leases.
+//   - renewCacheLeases asks for cache leases.
 //
 // Cell.Close waits for those of a Cell, however many sessions it has:
 //
@@ -44,7 +44,6 @@ package client
 //	sessionState.mu > locator.mu
 //	sessionState.mu > notifier.mu
 //	CachingChecker.mu > notifier.mu
-//	requestNumbers.mu > queuePlaces.mu
 //	answerWatch.mu > locator.mu > target.mu
 //	pool.mu > target.mu
 //	pool.mu > channel.mu
@@ -54,11 +53,10 @@ package client
 //   - Handle.mu: the tokens of a handle, its lock, its queue of events, and whether calls on it can succeed;
 //   - Lock.mu: whether a lock was taken away, given up or released;
 //   - sessionState.mu: the lease, the epoch, the state of the session, and the deadlines of its locks;
-//   - cache.mu: the cache and its lease; cacheRenewer.mu: the waiters for a lease; janitor.mu: the abandoned
-//     requests; notifier.mu: the pending calls of notifier; auditor.mu: the next audit;
+//   - cache.mu: the cache and its lease; janitor.mu: the abandoned requests; notifier.mu: the pending calls of
+//     notifier; auditor.mu: the next audit;
 //   - handleTable.mu: the handles;
-//   - requestNumbers.mu: the outstanding request numbers of a session; queuePlaces.mu: how many requests of a
-//     Cell are in queues of locks;
+//   - requestNumbers.mu: the outstanding request numbers of a session;
 //   - sessionSet.mu: the sessions of a Cell; Keeper.mu: those of a Keeper, and their users;
 //   - locator.mu: the master, the search for it, and the results of searches;
 //   - pool.mu: the replicas with connections; target.mu: the control connection to a replica, and knowledge

@@ -10,41 +10,40 @@ import (
 type janitor struct {
 	wake chan struct{} // capacity 1: the queue has work
 
-	mu    sync.Mutex // guards what follows; take no mutex under it
-	queue []*abandoned
-	last  *abandoned // the last one added, settled or not
+	mu      sync.Mutex // guards what follows; take no mutex under it
+	queue   []func(ctx context.Context)
+	settled chan struct{} // closed when the last request added is settled
 }
 
-type abandoned struct {
-	settle func(ctx context.Context)
-	done   chan struct{}
+func newJanitor() *janitor {
+	settled := make(chan struct{})
+	close(settled)
+	return &janitor{wake: make(chan struct{}, 1), settled: settled}
 }
-
-func newJanitor() *janitor { return &janitor{wake: make(chan struct{}, 1)} }
 
 func (j *janitor) add(settle func(ctx context.Context)) {
-	request := &abandoned{settle: settle, done: make(chan struct{})}
+	settled := make(chan struct{})
 	j.mu.Lock()
-	j.queue = append(j.queue, request)
-	j.last = request
+	j.queue = append(j.queue, func(ctx context.Context) {
+		settle(ctx)
+		close(settled)
+	})
+	j.settled = settled
 	j.mu.Unlock()
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
+	wakeUp(j.wake)
+}
+
+func (j *janitor) lastSettled() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.settled
 }
 
 // awaitSettled waits until all requests so far are settled. A new request waits for that, as an old one must
 // not take effect after it.
 func (j *janitor) awaitSettled(ctx context.Context) error {
-	j.mu.Lock()
-	last := j.last
-	j.mu.Unlock()
-	if last == nil {
-		return nil
-	}
 	select {
-	case <-last.done:
+	case <-j.lastSettled():
 		return nil
 	case <-ctx.Done():
 		return contextError(ctx)
@@ -52,13 +51,8 @@ func (j *janitor) awaitSettled(ctx context.Context) error {
 }
 
 func (j *janitor) isSettled() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.last == nil {
-		return true
-	}
 	select {
-	case <-j.last.done:
+	case <-j.lastSettled():
 		return true
 	default:
 		return false
@@ -68,9 +62,8 @@ func (j *janitor) isSettled() bool {
 // settleAll settles requests until ctx, the session's, ends: then none could take effect.
 func (j *janitor) settleAll(ctx context.Context) {
 	for {
-		for request := j.takeNext(); request != nil && ctx.Err() == nil; request = j.takeNext() {
-			request.settle(ctx)
-			close(request.done)
+		for settle := j.takeNext(); settle != nil && ctx.Err() == nil; settle = j.takeNext() {
+			settle(ctx)
 		}
 		select {
 		case <-j.wake:
@@ -80,13 +73,13 @@ func (j *janitor) settleAll(ctx context.Context) {
 	}
 }
 
-func (j *janitor) takeNext() *abandoned {
+func (j *janitor) takeNext() func(ctx context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.queue) == 0 {
 		return nil
 	}
-	request := j.queue[0]
+	settle := j.queue[0]
 	j.queue = j.queue[1:]
-	return request
+	return settle
 }

@@ -133,7 +133,7 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	}
 	k.session.counters.keepAlives.Add(1)
 	conn, late := t.control(), k.client.Lease()/12
-	lateTimer := time.AfterFunc(timeout-late, func() { k.client.cell.pool.checkConnection(t, conn, late) })
+	lateTimer := time.AfterFunc(timeout-late, func() { t.checkConnection(conn, late) })
 	defer lateTimer.Stop()
 	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
 		reply, err = k.calls.send(ctx, conn, &chubbypb.KeepAliveRequest{

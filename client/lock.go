@@ -219,11 +219,8 @@ func (l *Lock) release(ctx context.Context) error {
 	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()
 	send := releaseSender(h.currentToken(), l.seq.Generation, !l.seq.read.Load())
-	//mutant: err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send,
-	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true,
-		settle: func(ctx context.Context, number uint64) {
-			_ = h.client.sendUntilAnswered(ctx, "release", h.path, number, classCleanup, send)
-		}})
+	//mutant: err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send})
+	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true})
 	switch {
 	case taken != nil:
 		return withOperation(taken, "release", h.path) // whatever the answer: the cell may not know the lock any more

@@ -21,7 +21,7 @@ type mutation struct {
 	fetch    *fetch
 	effectOf func() changeEffect
 	// settle is called by the janitor for an abandoned request. It undoes or prevents the effect, and
-	// finishes the number. nil withdraws the request.
+	// finishes the number. nil withdraws the request, or completes one that must be.
 	settle func(ctx context.Context, number uint64)
 	// undone reports whether settle undoes an abandoned request completely. The call then returns that error
 	// itself: no answer came, or a refusal. nil is never.
@@ -70,15 +70,16 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		}
 		return err
 	}
-	settle := m.settle
-	if settle == nil {
-		settle = func(ctx context.Context, number uint64) {
-			defer c.numbers.finish(number)
-			_, _ = c.withdraw(ctx, m.op, m.path, number) // either answer is definite
-		}
-	}
 	c.janitor.add(func(ctx context.Context) {
-		settle(ctx, number)
+		switch {
+		case m.settle != nil:
+			m.settle(ctx, number)
+		case m.mustComplete:
+			_ = c.sendUntilAnswered(ctx, m.op, m.path, number, classCleanup, m.send)
+		default:
+			_, _ = c.withdraw(ctx, m.op, m.path, number) // either answer is definite
+			c.numbers.finish(number)
+		}
 		c.closeIdleHandles(c.cache.endChange(m.touches, effectAny))
 	})
 	if m.undone != nil && m.undone(err) {
@@ -99,7 +100,7 @@ func (m mutation) class() callClass {
 
 // lasts reports whether the mutation's effect outlives the session. Others, of handles and locks, are settled
 // in their own way.
-func (m mutation) lasts() bool { return m.settle == nil || len(m.touches) > 0 }
+func (m mutation) lasts() bool { return m.settle == nil && !m.mustComplete || len(m.touches) > 0 }
 
 // notDoneError is the error of a mutation abandoned before it was sent, or with all attempts refused for now.
 // The janitor gets one that must complete.
@@ -107,7 +108,7 @@ func (m mutation) notDoneError(c *Client, err error) error {
 	if !m.mustComplete || c.session.ended.Err() != nil {
 		return err
 	}
-	c.janitor.add(func(ctx context.Context) { m.settle(ctx, c.numbers.allocateNow()) })
+	c.janitor.add(func(ctx context.Context) { c.giveBack(ctx, m.op, m.path, m.send) })
 	return m.uncertainError(err)
 }
 
@@ -162,44 +163,33 @@ func (m mutation) uncertainError(err error) error {
 
 // withdraw ensures that a request without an effect never has one. The reply says which, with a lock's grant.
 // The number stays outstanding.
-func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
-	var reply *chubbypb.CancelReply
-	_, err := c.cell.dispatcher.dispatch(ctx, call{
-		op:      "withdraw " + op,
-		path:    path,
-		session: c.session,
-		class:   classCleanup,
-		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) (err error) {
-			reply, err = t.control().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: c.numbers.wireMutation(number)})
-			return err
-		},
+func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (reply *chubbypb.CancelReply, err error) {
+	err = c.settleCall(ctx, "withdraw "+op, path, number, classCleanup, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
+		reply, err = t.control().chubby.Cancel(ctx, &chubbypb.CancelRequest{Caller: caller, Mutation: m})
+		return err
 	})
-	if err != nil {
-		c.logAbandoned(ctx, err, op, path, number)
-	}
 	return reply, err
 }
 
 // sendUntilAnswered sends an abandoned mutation until it has an answer, and finishes its number.
 func (c *Client) sendUntilAnswered(ctx context.Context, op, path string, number uint64, class callClass, send sender) error {
 	defer c.numbers.finish(number)
-	_, err := c.cell.dispatcher.dispatch(ctx, call{
-		op:      op,
-		path:    path,
-		session: c.session,
-		class:   class,
-		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-			return send(ctx, t, caller, c.numbers.wireMutation(number))
-		},
-	})
-	if err != nil {
-		c.logAbandoned(ctx, err, op, path, number)
-	}
-	return err
+	return c.settleCall(ctx, op, path, number, class, send)
 }
 
-func (c *Client) logAbandoned(ctx context.Context, err error, op, path string, number uint64) {
-	c.cfg.Logger.DebugContext(ctx, "an abandoned request came to an error", "op", op, "path", path, "number", number, "error", err)
+// giveBack sends a request of the janitor's own, which gives something back, until it has an answer.
+func (c *Client) giveBack(ctx context.Context, op, path string, send sender) {
+	_ = c.sendUntilAnswered(ctx, op, path, c.numbers.allocateNow(), classCleanup, send) // a refusal: it is gone
+}
+
+func (c *Client) settleCall(ctx context.Context, op, path string, number uint64, class callClass, send sender) error {
+	err := c.readIn(ctx, class, op, path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+		return send(ctx, t, caller, c.numbers.wireMutation(number))
+	})
+	if err != nil {
+		c.cfg.Logger.DebugContext(ctx, "an abandoned request came to an error", "op", op, "path", path, "number", number, "error", err)
+	}
+	return err
 }
 
 func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {

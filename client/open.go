@@ -30,14 +30,13 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 }
 
 func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, anew func() *Handle) (*Handle, error) {
-	h, gone, err := c.sendOpen(ctx, anew(), request)
-	for opened := 1; gone && opened < maxReopen; opened++ {
-		h, gone, err = c.sendOpen(ctx, anew(), request)
+	for opened := 1; ; opened++ {
+		h, gone, err := c.sendOpen(ctx, anew(), request)
+		again := gone || errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() // the next one waits until the janitor has closed them
+		if !again || opened == maxReopen {
+			return h, err
+		}
 	}
-	if errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() {
-		h, _, err = c.sendOpen(ctx, anew(), request) // waits until the janitor has closed them
-	}
-	return h, err
 }
 
 // Open opens a node below a directory, whose handle h is (Chubby §2.6). name has one or several components,
@@ -74,7 +73,8 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	var epoch api.Epoch // of the master that answered
 	send := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
 		attempts++
-		reply, err = t.data.chubby.Open(ctx, openRequestFor(request, caller, m))
+		request.Caller, request.Mutation = caller, m
+		reply, err = t.data.chubby.Open(ctx, request)
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
 	}
@@ -83,9 +83,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	m := mutation{op: "open", path: h.path, send: send, size: len(request.GetContents()),
 		// Events of the handle may arrive before the answer to the Open.
 		onNumber: func(number uint64) { h.id = api.HandleID(number); c.handles.put(h) },
-		settle: func(ctx context.Context, number uint64) {
-			c.settleOpen(ctx, h.path, number, request)
-		}}
+		settle:   func(ctx context.Context, number uint64) { c.settleOpen(ctx, h.path, number, request) }}
 	if request.GetCreate() == chubbypb.Create_CREATE_MUST_EXIST {
 		m.undone = func(error) bool { return true } // only the handle remains
 	} else {
@@ -120,27 +118,6 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	return h, false, nil
 }
 
-func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *chubbypb.Mutation) *chubbypb.OpenRequest {
-	return &chubbypb.OpenRequest{
-		Caller:      caller,
-		Mutation:    m,
-		Path:        request.GetPath(),
-		Directory:   request.GetDirectory(),
-		Events:      request.GetEvents(),
-		Read:        request.GetRead(),
-		Write:       request.GetWrite(),
-		ChangeAcl:   request.GetChangeAcl(),
-		LockDelayNs: request.GetLockDelayNs(),
-		Create:      request.GetCreate(),
-		Kind:        request.GetKind(),
-		Ephemeral:   request.GetEphemeral(),
-		Contents:    request.GetContents(),
-		Acl:         request.GetAcl(),
-		CacheLock:   request.GetCacheLock(),
-		NoCache:     request.GetNoCache(),
-	}
-}
-
 // maxSmallOpen limits the bytes of contents in an Open over the control connection. At 1 Mbit/s the cleanup
 // calls, maxCleanupCalls at a time, delay a KeepAlive by little more than a second, and by four with paths
 // and lists of maximum length.
@@ -159,12 +136,13 @@ func (c *Client) settleOpen(ctx context.Context, path string, number uint64, req
 		class, over = classUnlimited, func(t *target) *connection { return t.data }
 	}
 	err = c.sendUntilAnswered(ctx, "open", path, number, class, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		reply, err := over(t).chubby.Open(ctx, openRequestFor(request, caller, m))
+		request.Caller, request.Mutation = caller, m
+		reply, err := over(t).chubby.Open(ctx, request)
 		handle = reply.GetHandle()
 		return err
 	})
 	if err != nil {
 		return // done, and failed
 	}
-	_ = c.sendUntilAnswered(ctx, "close", path, c.numbers.allocateNow(), classCleanup, closeSender(handle))
+	c.giveBack(ctx, "close", path, closeSender(handle))
 }

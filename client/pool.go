@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -10,7 +11,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/internal/frames"
+	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 )
@@ -46,6 +49,7 @@ type pool struct {
 // KeepAlives, and calls that give something back (EndSession, Release, Close), use the control connection:
 // there they wait neither for the 2,000 calls that a replica takes over one connection, nor behind megabytes.
 type target struct {
+	pool      *pool
 	address   string
 	data      *connection // for the calls of the program
 	borrowers int         // outstanding borrow calls; the pool's mu guards it
@@ -96,38 +100,38 @@ func (p *pool) getLocked(address string) (*target, error) {
 	if t, ok := p.targets[address]; ok {
 		return t, nil
 	}
-	t := &target{address: address}
-	t.data, t.controlConn = p.newConnection(t), p.newConnection(t)
+	t := &target{pool: p, address: address}
+	t.data, t.controlConn = newConnection(t), newConnection(t)
 	t.masterCtx, t.endMasterCtx = context.WithCancel(p.values)
 	p.targets[address] = t
 	return t, nil
 }
 
-func (p *pool) linking(t *target, connected func()) linking {
-	return linking{
-		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock, linked: p.cfg.Meter.connected,
-		dial: func(ctx context.Context, address string) (net.Conn, error) {
-			conn, err := p.cfg.Dialer(ctx, address)
-			if err == nil {
-				conn, err = p.encryption.secure(ctx, conn, address)
-			}
-			if t.noteDial(err); err == nil {
-				connected()
-			}
-			return conn, err
-		},
-		introduce: p.encryption.introduce,
-		frames:    frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, MaxReply: 2 * api.MaxMessage, Traceparent: tracesOf(p.cfg).traceparentOf()},
-		grpc: append([]grpc.DialOption{
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithReadBufferSize(bufferSize),
-			grpc.WithWriteBufferSize(bufferSize),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
-			grpc.WithIdleTimeout(idleTimeout),
-			grpc.WithDisableServiceConfig(),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
-		}, tracesOf(p.cfg).traceOptions()...),
+func (t *target) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := t.pool.cfg.Dialer(ctx, t.address)
+	if err == nil {
+		conn, err = t.pool.encryption.secure(ctx, conn, t.address)
 	}
+	t.noteDial(err)
+	return conn, err
+}
+
+func (p *pool) framesConfig() frames.LinkConfig {
+	return frames.LinkConfig{
+		Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, MaxReply: 2 * api.MaxMessage, Traceparent: traceparentFor(p.cfg),
+	}
+}
+
+func (p *pool) grpcOptions() []grpc.DialOption {
+	return append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithIdleTimeout(idleTimeout),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
+	}, traceOptions(p.cfg)...)
 }
 
 // retain closes the connections to all replicas at other addresses, as the members of a cell change. Borrowed
@@ -158,8 +162,8 @@ func (p *pool) close() {
 // where the connection accepts no data. mu is held.
 func (p *pool) closeTarget(t *target) {
 	t.supersede()
-	p.running.Go(t.data.close)
-	p.running.Go(t.control().close)
+	p.running.Go(t.data.Close)
+	p.running.Go(t.control().Close)
 }
 
 // supersede cancels the calls to t as the master, because another replica is the master.
@@ -189,4 +193,86 @@ func (t *target) onSuperseded(cancel func()) (stop func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return context.AfterFunc(t.masterCtx, cancel)
+}
+
+// connection is one of the two connections to a replica. It connects at first use.
+type connection struct {
+	*channel
+	chubby chubbypb.ChubbyClient
+	cell   chubbypb.CellClient
+}
+
+func newConnection(t *target) *connection {
+	c := newChannel(t)
+	return &connection{channel: c, chubby: chubbypb.NewChubbyClient(c), cell: chubbypb.NewCellClient(c)}
+}
+
+func (t *target) control() *connection {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.controlConn
+}
+
+// checkConnection is called when the answer to a KeepAlive or to a Locate is late. If the connection was
+// silent for as long as silent says, it may be dead although the replica is up: a firewall forgets
+// connections, and pings take longer than a lease. So it tries a second connection, which replaces the first
+// if the replica answers over it alone. Otherwise the first stays: the replica may take no more connections,
+// or may be slow to prove that it is the master, as for a KeepAlive.
+func (t *target) checkConnection(old *connection, silent time.Duration) {
+	p := t.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.cfg.Clock()
+	//mutant: if old.GetState() == connectivity.Shutdown {
+	if old.GetState() != connectivity.Ready {
+		return // about to connect
+	}
+	if p.closed || p.targets[t.address] != t || t.replacing || t.control() != old || now.Sub(session.Instant(old.lastHeard.Load())) < silent {
+		return
+	}
+	next := newConnection(t)
+	t.replacing = true
+	p.running.Go(func() { t.tryReplacement(old, next, now) })
+}
+
+// tryReplacement makes next the control connection if the replica answers a Locate over it and not over the
+// old one. Without either answer within DialTimeout, the old one stays until the next late answer.
+func (t *target) tryReplacement(old, next *connection, since session.Instant) {
+	p := t.pool
+	ctx, cancel := context.WithTimeout(p.life, p.cfg.DialTimeout)
+	defer cancel()
+	asked, answered := make(chan struct{}), false
+	go func() {
+		defer close(asked)
+		_, err := old.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
+		answered = err == nil || isAnswer(err)
+		cancel() // the old one works, or is broken and reconnects
+	}()
+	// WaitForReady repeats a refused attempt to connect, as the cause of the silence may end soon.
+	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
+	if err == nil { // the old one was asked first, but this busy machine may not have read its answer
+		timer := time.NewTimer(hedgeDelay)
+		defer timer.Stop()
+		select {
+		case <-asked:
+		case <-timer.C:
+		}
+	}
+	cancel()
+	<-asked
+	p.mu.Lock()
+	t.replacing = false
+	superfluous := next
+	if err == nil && !answered && p.targets[t.address] == t && session.Instant(old.lastHeard.Load()) <= since {
+		t.mu.Lock()
+		t.controlConn, superfluous = next, old
+		t.mu.Unlock()
+	}
+	p.mu.Unlock()
+	superfluous.Close() // the other connection repeats its pending calls
+}
+
+func isAnswer(err error) bool {
+	var e *api.Error
+	return errors.As(chubbypb.Error(err), &e) && e.Err == nil
 }

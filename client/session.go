@@ -343,9 +343,4 @@ func (s *sessionState) checkClock() time.Duration {
 }
 
 // rearm makes watchClock check the clock now, as something may be due earlier.
-func (s *sessionState) rearm() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *sessionState) rearm() { wakeUp(s.wake) }

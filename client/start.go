@@ -67,7 +67,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		one.session.endSession(Closed, "its Cell was closed")
 		return nil, one.Err()
 	}
-	one.startGoroutines(tracesOf(cfg).untraced(ctx))
+	one.startGoroutines(untraced(ctx, cfg))
 	c.cfg.Meter.opened(one)
 	return one, nil
 }
@@ -87,7 +87,7 @@ func (c *Client) startGoroutines(ctx context.Context) {
 	})
 	c.running.Go(func() { c.runAudits(c.session.ended) })
 	if c.cache.enabled() && c.cache.lease.required {
-		c.running.Go(c.cache.lease.renewer.renewCacheLeases)
+		c.running.Go(func() { renewCacheLeases(c) })
 	}
 	c.running.Go(func() { c.notifier.deliverAll(c.stopNotifier) })
 }
@@ -113,16 +113,16 @@ func (c *Client) createSession(ctx context.Context) error {
 	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: rootPath(c.cell.cfg), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			request.Request = caller.GetRequest()
-			t.data.conn.Connect() // meanwhile, as calls over it follow
+			t.data.Connect()      // meanwhile, as calls over it follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the answered attempt
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
-				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
-				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, sessionCalls{
+				c.cache.lease.required = reply.GetCacheLease()
+				c.session = newSessionState(untraced(ctx, c.cfg), c.cfg, sent, reply, c.notifier, sessionCalls{
 					//mutant: onExpired: func() {},
 					onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
-					heard:     func() string { return heardBy(c.cell.locator) },
+					heard:     c.cell.locator.heard,
 				})
 			}
 			return err

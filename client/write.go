@@ -96,16 +96,14 @@ func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...Wr
 	if err != nil {
 		return stat, err
 	}
-	err = h.mutate(ctx, "write", effectContents, len(contents), func(token []byte) sender {
-		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.data.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
-				Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
-			})
-			if err == nil {
-				stat, err = reply.GetStat().Stat()
-			}
-			return err
+	err = h.mutate(ctx, "write", effectContents, len(contents), func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) error {
+		reply, err := t.data.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
+			Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
+		})
+		if err == nil {
+			stat, err = reply.GetStat().Stat()
 		}
+		return err
 	})
 	return stat, err
 }
@@ -126,16 +124,14 @@ func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption
 	if err != nil {
 		return stat, err
 	}
-	err = h.mutate(ctx, "set ACL", effectAny, 0, func(token []byte) sender {
-		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.data.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
-				Caller: caller, Mutation: m, Handle: token, Acl: aclToWire(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
-			})
-			if err == nil {
-				stat, err = reply.GetStat().Stat()
-			}
-			return err
+	err = h.mutate(ctx, "set ACL", effectAny, 0, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) error {
+		reply, err := t.data.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
+			Caller: caller, Mutation: m, Handle: token, Acl: aclToWire(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
+		})
+		if err == nil {
+			stat, err = reply.GetStat().Stat()
 		}
+		return err
 	})
 	return stat, err
 }
@@ -156,23 +152,24 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "delete", Path: h.path,
 			Message: "a node is deleted whatever its generation; leave IfGeneration out, or delete it in a Client.Txn, which may depend on one"}
 	}
-	return h.mutate(ctx, "delete", effectAny, 0, func(token []byte) sender {
-		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.data.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
-			return err
-		}
+	return h.mutate(ctx, "delete", effectAny, 0, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) error {
+		_, err := t.data.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
+		return err
 	})
 }
 
 // mutate makes a call that changes something. All its attempts carry the same token, as one request.
-func (h *Handle) mutate(ctx context.Context, op string, does changeEffect, size int, send func(token []byte) sender) error {
+func (h *Handle) mutate(ctx context.Context, op string, does changeEffect, size int, send func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) error) error {
 	ctx, leave, err := h.beginCall(ctx, op)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	token := h.currentToken()
 	return h.poisonedError(op, h.client.mutate(ctx, mutation{
-		op: op, path: h.path, size: size, send: send(h.currentToken()),
-		touches: []api.Name{h.name, h.name.Parent()}, effectOf: func() changeEffect { return does },
+		op: op, path: h.path, size: size, touches: []api.Name{h.name, h.name.Parent()}, effectOf: func() changeEffect { return does },
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			return send(ctx, t, caller, m, token)
+		},
 	}))
 }
