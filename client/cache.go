@@ -209,3 +209,108 @@ func (c *cache) currentStats() CacheStats {
 	s.Entries, s.Bytes = len(c.entries), c.bytes
 	return s
 }
+
+// cacheLease is the lease under which a cache is used. cache.mu guards what changes.
+type cacheLease struct {
+	required bool            // false: an older cell grants none, and waits for the session's lease; constant
+	wake     chan struct{}   // capacity 1: wakes renewCacheLeases; constant
+	end      session.Instant // in the epoch of the cache
+	asked    chan struct{}   // closed and replaced after each attempt to renew it
+	pause    session.Instant // until then no call waits for a lease
+}
+
+type finding uint8
+
+const (
+	foundNothing finding = 0
+	foundLapsed  finding = 1 // an answer, but no lease to use it under
+	foundUsable  finding = 2
+)
+
+// use says whether an entry is usable at now, and counts that; mu is held.
+func (c *cache) use(e *entry, now session.Instant) finding {
+	//mutant: if c.lease.required && c.lease.end == 0 {
+	if c.lease.required && now >= c.lease.end {
+		return foundLapsed
+	}
+	c.used.MoveToFront(e.element)
+	c.stats.Hits++
+	if c.lease.required && c.lease.end.Sub(now) < renewBefore {
+		wakeUp(c.lease.wake)
+	}
+	return foundUsable
+}
+
+// openKey is what two calls of Open must have in common to share a handle.
+type openKey struct {
+	read, write, changeACL, noCache bool
+	create                          Creation
+	kind                            api.Kind
+	delay                           int64
+}
+
+// idleHandle is a handle that its owner has closed, still open at the cell.
+type idleHandle struct {
+	token         []byte
+	id            api.HandleID
+	instance      api.Generation
+	rightsChanges uint64    // of the cache when the handle was opened
+	epoch         api.Epoch // of the session when the handle was closed: of the master with the open handle
+}
+
+func (c *cache) takeAllIdle() (closing []idleHandle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.entries {
+		for _, list := range e.idle {
+			closing = append(closing, list...)
+		}
+		clear(e.idle)
+	}
+	c.idleCount = 0
+	return closing
+}
+
+// park keeps an idle handle with the entry e, which its Open has filled, and reports whether it does. It does
+// not if rights may have changed since, or if the cache knows of a later epoch, whose master lacks the
+// handle.
+func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e == nil || e.removed || one.rightsChanges != c.rightsChanges || one.epoch != c.epoch || c.idleCount >= maxIdleHandles {
+		return false
+	}
+	if e.idle == nil {
+		e.idle = map[openKey][]idleHandle{}
+	}
+	e.idle[key] = append(e.idle[key], one)
+	c.idleCount++
+	return true
+}
+
+// takeIdle takes out an idle handle for an Open with that key, or nil. It finds none while this client is
+// changing an ACL: the Open might be refused. closing are idle handles that rights changes have made useless.
+func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle, is finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e = c.lookup(name); e == nil || c.changing[api.ACLDir] > 0 {
+		return nil, nil, nil, foundNothing
+	}
+	for list := e.idle[key]; len(list) > 0; list = e.idle[key] {
+		one := list[len(list)-1]
+		good := one.rightsChanges == c.rightsChanges
+		if good && c.use(e, now) == foundLapsed {
+			return nil, nil, closing, foundLapsed
+		}
+		e.idle[key] = list[:len(list)-1]
+		c.idleCount--
+		if good {
+			if key.read {
+				e.readable = one.rightsChanges + 1
+			}
+			return e, &one, closing, foundUsable
+		}
+		closing = append(closing, one)
+	}
+	return nil, nil, closing, foundNothing
+}

@@ -22,37 +22,6 @@ const (
 	renewPause = 250 * time.Millisecond
 )
 
-// cacheLease is the lease under which a cache is used. cache.mu guards what changes.
-type cacheLease struct {
-	required bool            // false: an older cell grants none, and waits for the session's lease; constant
-	wake     chan struct{}   // capacity 1: wakes renewCacheLeases; constant
-	end      session.Instant // in the epoch of the cache
-	asked    chan struct{}   // closed and replaced after each attempt to renew it
-	pause    session.Instant // until then no call waits for a lease
-}
-
-type finding uint8
-
-const (
-	foundNothing finding = 0
-	foundLapsed  finding = 1 // an answer, but no lease to use it under
-	foundUsable  finding = 2
-)
-
-// use says whether an entry is usable at now, and counts that; mu is held.
-func (c *cache) use(e *entry, now session.Instant) finding {
-	//mutant: if c.lease.required && c.lease.end == 0 {
-	if c.lease.required && now >= c.lease.end {
-		return foundLapsed
-	}
-	c.used.MoveToFront(e.element)
-	c.stats.Hits++
-	if c.lease.required && c.lease.end.Sub(now) < renewBefore {
-		wakeUp(c.lease.wake)
-	}
-	return foundUsable
-}
-
 // grantLease records a lease until end from a master of that epoch. It ignores other epochs: the cache has
 // been emptied since, or is about to be.
 func (c *cache) grantLease(epoch api.Epoch, end session.Instant) {

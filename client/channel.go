@@ -41,8 +41,6 @@ type channel struct {
 	again   bool            // a link existed before
 }
 
-var _ grpc.ClientConnInterface = (*channel)(nil)
-
 // link is one connection. It does not reconnect.
 type link interface {
 	grpc.ClientConnInterface
@@ -63,7 +61,7 @@ func (c *channel) noteHeard() { c.lastHeard.Store(int64(c.target.pool.cfg.Clock(
 // Close breaks the connection, and waits for its end. Calls fail. Over gRPC it may take some seconds if the
 // connection accepts no data.
 func (c *channel) Close() {
-	c.set(connectivity.Shutdown, nil, nil)
+	c.setState(connectivity.Shutdown, nil, nil)
 	c.stop()
 	c.running.Wait()
 }
@@ -77,7 +75,7 @@ func (c *channel) GetState() connectivity.State {
 	return c.state
 }
 
-func (c *channel) set(state connectivity.State, l link, err error) {
+func (c *channel) setState(state connectivity.State, l link, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != connectivity.Shutdown {
@@ -183,11 +181,11 @@ func (c *channel) connect() {
 		if err == nil {
 			c.target.pool.cfg.Meter.connected(c.again)
 			c.again = true
-			c.set(connectivity.Ready, l, nil)
+			c.setState(connectivity.Ready, l, nil)
 			c.stay(l)
 			return
 		}
-		c.set(connectivity.TransientFailure, nil, connectError{status.Newf(codes.Unavailable, "connect to %s: %v", c.target.address, err), err})
+		c.setState(connectivity.TransientFailure, nil, connectError{status.Newf(codes.Unavailable, "connect to %s: %v", c.target.address, err), err})
 		if sleep(c.life, pause); c.life.Err() != nil || !c.isUsed() {
 			return
 		}
@@ -195,13 +193,13 @@ func (c *channel) connect() {
 }
 
 type connectError struct {
-	*status.Status
-	cause error
+	status *status.Status
+	cause  error
 }
 
-func (e connectError) Error() string              { return e.Err().Error() }
+func (e connectError) Error() string              { return e.status.Err().Error() }
 func (e connectError) Unwrap() error              { return e.cause }
-func (e connectError) GRPCStatus() *status.Status { return e.Status }
+func (e connectError) GRPCStatus() *status.Status { return e.status }
 
 // stay returns when a link has ended. Close breaks it, even while its last calls are answered.
 func (c *channel) stay(l link) {
@@ -211,7 +209,7 @@ func (c *channel) stay(l link) {
 		l.Close()
 	})
 	<-l.Left()
-	c.set(connectivity.Idle, nil, nil)
+	c.setState(connectivity.Idle, nil, nil)
 	//mutant: if stop() { l.Wait(); return }; l.Wait()
 	l.Wait()
 	if !stop() {

@@ -197,3 +197,5 @@ func (c Config) validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+func rootPath(c Config) string { return "/" + api.Root + "/" + c.Cell }

@@ -246,7 +246,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}
 	if !k.noTimeout {
-		defer d.watchAnswer(t).answered()
+		defer d.watchAnswer(t).endWatch()
 	}
 	if caller == nil {
 		caller = &chubbypb.Caller{}
@@ -269,10 +269,6 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	return t.withVersion(ctx, e), ctx.Err() != nil
 }
 
-// lateAfter is how long a call may lack an answer before the client asks the replicas for another master. A
-// healthy master answers sooner, even if it waits for a disk, and an election takes less.
-const lateAfter = time.Second
-
 // answerWatch watches an unanswered call to a target. A stopped machine, or one without power or network,
 // closes no connection: calls to it would wait for CallTimeout. So when the answer is late, the client looks
 // for the master meanwhile. Another master cancels all calls to the target; the same one was only slow.
@@ -286,14 +282,14 @@ type answerWatch struct {
 	done   bool
 }
 
-// watchAnswer begins to watch a call to t. The caller must call answered.
+// watchAnswer begins to watch a call to t. The caller must call endWatch.
 func (d *dispatcher) watchAnswer(t *target) *answerWatch {
 	w := &answerWatch{locator: d.locator, target: t}
-	w.timer = time.AfterFunc(lateAfter, w.late) // late does not read it
+	w.timer = time.AfterFunc(lateAfter, w.searchMeanwhile) // searchMeanwhile does not read it
 	return w
 }
 
-func (w *answerWatch) late() {
+func (w *answerWatch) searchMeanwhile() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.done {
@@ -301,8 +297,8 @@ func (w *answerWatch) late() {
 	}
 }
 
-// answered ends the watch: the answer has arrived, or the call was abandoned. A second call does nothing.
-func (w *answerWatch) answered() {
+// endWatch ends the watch: the answer has arrived, or the call was abandoned. A second call does nothing.
+func (w *answerWatch) endWatch() {
 	if w.timer.Stop() {
 		return
 	}

@@ -77,3 +77,85 @@ func (c *Client) cacheAbsence(f *fetch, epoch api.Epoch, err error) {
 		c.closeIdleHandles(closing)
 	}
 }
+
+// closeIdleHandles has the janitor close idle handles at the cell. Those of an earlier epoch's master are
+// closed already.
+func (c *Client) closeIdleHandles(closing []idleHandle) {
+	for _, one := range closing {
+		send := closeSender(one.token)
+		known := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			if api.Epoch(caller.GetEpoch()) != one.epoch {
+				return nil
+			}
+			return send(ctx, t, caller, m)
+		}
+		c.janitor.add(func(ctx context.Context) { c.giveBack(ctx, "close", rootPath(c.cell.cfg), known) })
+	}
+}
+
+// closeAllIdleHandles closes all idle handles, which count against the principal's quota. It reports whether
+// it found any.
+func (c *Client) closeAllIdleHandles() bool {
+	closing := c.cache.takeAllIdle()
+	c.closeIdleHandles(closing)
+	return len(closing) > 0
+}
+
+// openKey returns what another Open must ask for to share a handle with these options. It returns false for a
+// handle with events, CacheLock or NoCache, or an Open that requires an absent node.
+func (o OpenOptions) openKey() (openKey, bool) {
+	shared := len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory)
+	return openKey{
+		read: o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay), noCache: o.NoCache,
+	}, shared
+}
+
+// openFromCache answers an Open from the cache: with an idle handle, or because the node is known to be
+// absent (Chubby §2.7). ok is false if the cell must be asked.
+func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, ok bool, err error) {
+	key, shared := opts.openKey()
+	var absent *api.Error
+	var from *entry
+	var idle *idleHandle
+	if opts.NoCache {
+		return nil, false, nil
+	}
+	hit := fromCache(ctx, c, func(now session.Instant) (is finding) {
+		if opts.Create == Existing {
+			if absent, is = c.cache.absentErrorOf(now, p.Name()); is != foundNothing {
+				return is
+			}
+		}
+		if !shared {
+			return foundNothing
+		}
+		var closing []idleHandle
+		from, idle, closing, is = c.cache.takeIdle(now, p.Name(), key)
+		c.closeIdleHandles(closing)
+		return is
+	})
+	switch {
+	case !hit:
+		return nil, false, nil
+	case absent != nil && absent.Path != p.String(): // the absent node was opened by another name of the cell
+		return nil, true, &api.Error{Code: absent.Code, Op: absent.Op, Path: p.String(), Replica: absent.Replica, Message: absent.Message}
+	case absent != nil:
+		return nil, true, absent
+	}
+	h = newHandle(c, p, opts)
+	h.id, h.token, h.opened.Instance = idle.id, idle.token, idle.instance
+	h.cacheEntry, h.cacheRights = from, idle.rightsChanges
+	c.handles.put(h)
+	return h, true, nil
+}
+
+// park keeps a handle closed by its owner as an idle handle, and reports whether it does: not after a lock
+// request through the handle, or with a pending call, as only the open handle may remain at the cell.
+func (h *Handle) park() bool {
+	h.mu.Lock()
+	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.opened.Instance, rightsChanges: h.cacheRights}
+	used := h.lockRequested || h.boundToken != nil || h.callsInFlight > 0
+	h.mu.Unlock()
+	one.epoch = h.client.Epoch()
+	return from != nil && !used && h.client.State() == session.Safe && h.client.cache.park(from, h.openedFor, one)
+}

@@ -4,45 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 )
-
-const (
-	minPause = 20 * time.Millisecond  // the first pause between two attempts
-	maxPause = 500 * time.Millisecond // the longest
-)
-
-// retryPause is the pause between two attempts, each about half as long again as the one before: if they
-// doubled, a call that waits for an election would on average end too late by half of it. Jitter spreads the
-// clients that lost their master together (Chubby §2.9).
-type retryPause struct{ last time.Duration }
-
-func (p *retryPause) next() time.Duration {
-	p.last = min(max(p.last+p.last/2, minPause), maxPause)
-	return p.last/2 + rand.N(p.last/2+1)
-}
-
-func (p *retryPause) wait(ctx context.Context) { sleep(ctx, p.next()) }
-
-// sleep waits for that time, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
 
 // locator knows the master of a cell, or finds it. One search, in its own goroutine, runs for all waiting
 // callers. The master is "believed", as another may have been elected since.
@@ -206,12 +174,12 @@ func (l *locator) setMaster(t, instead *target) *target {
 	former := l.lastMaster
 	l.master, l.lastMaster = t, t
 	l.paceSearches(former == t)
-	keep := append(l.servers.all(), t.address)
+	retained := append(l.servers.all(), t.address)
 	l.mu.Unlock()
 	if former != nil && former != t {
 		former.supersede()
 	}
-	l.pool.retain(keep)
+	l.pool.retain(retained)
 	return t
 }
 
@@ -323,8 +291,8 @@ func (l *locator) diagnosis() string {
 	return "asked for the master: " + said(l.lastAnswers)
 }
 
-// heard says why no replica answers as the master; "" if a master is known.
-func (l *locator) heard() string {
+// silence says why no replica answers as the master; "" if a master is known.
+func (l *locator) silence() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.master != nil {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -51,19 +52,19 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		path:      m.path,
 		session:   c.session,
 		noTimeout: m.noTimeout,
-		class:     m.class(),
+		class:     m.classOf(),
 		size:      m.size,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			attempts++
 			return m.send(ctx, t, caller, c.numbers.wireMutation(number))
 		},
 	})
-	if m.lasts() && (result == outcomeUncertain || attempts > 1 || err == nil && m.effect(attempts, nil) != effectNone) {
+	if m.lasts() && (result == outcomeUncertain || attempts > 1 || err == nil && m.effectAfter(attempts, nil) != effectNone) {
 		c.session.counters.lastingChanges.Add(1)
 	}
 	if result != outcomeUncertain {
 		c.numbers.finish(number)
-		c.closeIdleHandles(c.cache.endChange(m.touches, m.effect(attempts, err)))
+		c.closeIdleHandles(c.cache.endChange(m.touches, m.effectAfter(attempts, err)))
 		//mutant: if attempts == 0 {
 		if result == outcomeNotDone {
 			return m.notDoneError(c, err)
@@ -88,7 +89,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	return m.uncertainError(err)
 }
 
-func (m mutation) class() callClass {
+func (m mutation) classOf() callClass {
 	switch {
 	case m.noTimeout:
 		return classUnlimited // it has a queue place
@@ -112,9 +113,9 @@ func (m mutation) notDoneError(c *Client, err error) error {
 	return m.uncertainError(err)
 }
 
-// effect returns the changes of a mutation that ended with err after so many attempts. A later attempt's
+// effectAfter returns the changes of a mutation that ended with err after so many attempts. A later attempt's
 // error, such as HandleClosed, says nothing of an earlier, unanswered one.
-func (m mutation) effect(attempts int, err error) changeEffect {
+func (m mutation) effectAfter(attempts int, err error) changeEffect {
 	switch {
 	case err != nil && attempts == 1:
 		return effectNone
@@ -126,7 +127,7 @@ func (m mutation) effect(attempts int, err error) changeEffect {
 
 func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) {
 	if c.janitor.isSettled() { // usually: no wait, and so no context for it
-		if number, _, err := c.numbers.tryAllocate(m.class()); number != 0 || err != nil {
+		if number, _, err := c.numbers.tryAllocate(m.classOf()); number != 0 || err != nil {
 			return number, err
 		}
 	}
@@ -135,7 +136,7 @@ func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) 
 	err := c.janitor.awaitSettled(ctx)
 	if err == nil {
 		var number uint64
-		if number, err = c.numbers.allocate(ctx, m.class()); err == nil {
+		if number, err = c.numbers.allocate(ctx, m.classOf()); err == nil {
 			return number, nil
 		}
 		if errors.Is(err, errNoQueuePlace) {
@@ -199,4 +200,83 @@ func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx con
 func (c *Client) readIn(ctx context.Context, class callClass, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, class: class, attempt: attempt})
 	return err
+}
+
+// janitor settles requests abandoned before their answers, in order, one at a time: each ends up done or
+// withdrawn for good, and its number finished. They never exceed the outstanding numbers.
+type janitor struct {
+	wake chan struct{} // capacity 1: the queue has work
+
+	mu    sync.Mutex // guards what follows; take no mutex under it
+	queue []func(ctx context.Context)
+	last  chan struct{} // closed when the last request added is settled
+}
+
+func newJanitor() *janitor {
+	done := make(chan struct{})
+	close(done)
+	return &janitor{wake: make(chan struct{}, 1), last: done}
+}
+
+func (j *janitor) add(settle func(ctx context.Context)) {
+	done := make(chan struct{})
+	j.mu.Lock()
+	j.queue = append(j.queue, func(ctx context.Context) {
+		settle(ctx)
+		close(done)
+	})
+	j.last = done
+	j.mu.Unlock()
+	wakeUp(j.wake)
+}
+
+func (j *janitor) lastSettled() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// awaitSettled waits until all requests so far are settled. A new request waits for that, as an old one must
+// not take effect after it.
+func (j *janitor) awaitSettled(ctx context.Context) error {
+	select {
+	case <-j.lastSettled():
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+}
+
+func (j *janitor) isSettled() bool {
+	select {
+	case <-j.lastSettled():
+		return true
+	default:
+		return false
+	}
+}
+
+// settleAll settles requests until ctx, the session's, ends: then none could take effect.
+func (j *janitor) settleAll(ctx context.Context) {
+	for {
+		for settle := j.takeNext(); settle != nil && ctx.Err() == nil; settle = j.takeNext() {
+			settle(ctx)
+		}
+		select {
+		case <-j.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (j *janitor) takeNext() func(ctx context.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.queue) == 0 {
+		return nil
+	}
+	settle := j.queue[0]
+	j.queue = j.queue[1:]
+	return settle
 }

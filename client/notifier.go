@@ -18,18 +18,18 @@ type notifier struct {
 }
 
 type notice struct {
-	call     func()
+	tell     func()
 	isChange bool // it reports a session's state; else it writes a log line
 }
 
 func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
 
 // enqueueLog queues a log line. If too many wait, the oldest is dropped.
-func (n *notifier) enqueueLog(f func()) { n.enqueue(notice{call: f}) }
+func (n *notifier) enqueueLog(f func()) { n.enqueue(notice{tell: f}) }
 
 // enqueueChange queues a report of the session's state. If too many wait, it replaces the newest: so the last
 // report is the session's state.
-func (n *notifier) enqueueChange(f func()) { n.enqueue(notice{call: f, isChange: true}) }
+func (n *notifier) enqueueChange(f func()) { n.enqueue(notice{tell: f, isChange: true}) }
 
 func (n *notifier) enqueue(one notice) {
 	n.mu.Lock()
@@ -51,14 +51,6 @@ func (n *notifier) enqueue(one notice) {
 	wakeUp(n.wake)
 }
 
-// wakeUp wakes the goroutine that reads a channel of capacity 1.
-func wakeUp(wake chan<- struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
-}
-
 func (n *notifier) deliverAll(stop <-chan struct{}) {
 	for stopped := false; !stopped; {
 		select {
@@ -72,7 +64,7 @@ func (n *notifier) deliverAll(stop <-chan struct{}) {
 		n.queue = nil
 		n.mu.Unlock()
 		for _, one := range queue {
-			one.call()
+			one.tell()
 		}
 	}
 }

@@ -3,8 +3,11 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,9 +16,11 @@ import (
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -26,6 +31,10 @@ const (
 	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
 )
+
+// lateAfter is how long a call may lack an answer before the client asks the replicas for another master. A
+// healthy master answers sooner, even if it waits for a disk, and an election takes less.
+const lateAfter = time.Second
 
 type pool struct {
 	cfg        Config
@@ -272,7 +281,72 @@ func (t *target) tryReplacement(old, next *connection, since session.Instant) {
 	superfluous.Close() // the other connection repeats its pending calls
 }
 
-func isAnswer(err error) bool {
+func (t *target) noteDial(err error) {
+	if errors.Is(err, context.Canceled) {
+		return // abandoned, which says nothing of the replica
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = err
+}
+
+// explainError returns the error of a call as chubbypb.Error does, and for an unreachable replica the
+// system's words, without gRPC's three layers.
+func (t *target) explainError(err error) error {
+	if older := t.olderError(err); older != nil {
+		return older
+	}
+	err = chubbypb.Error(err)
 	var e *api.Error
-	return errors.As(chubbypb.Error(err), &e) && e.Err == nil
+	if !errors.As(err, &e) || e.Code != api.Unavailable || e.Err == nil {
+		return err
+	}
+	t.mu.Lock()
+	refused := t.refused
+	t.mu.Unlock()
+	if refused == nil {
+		return err
+	}
+	if errors.As(refused, &e) && e.Code == api.Unauthenticated {
+		return e
+	}
+	own := *e
+	own.Message, own.Err = systemText(refused), refused
+	return &own
+}
+
+// olderError returns the error of a call that an earlier replica does not know, or nil. Its code ends the
+// call: retries are useless.
+func (t *target) olderError(err error) error {
+	s, is := status.FromError(err)
+	//mutant: if !is || s.Code() != codes.OK {
+	if !is || s.Code() != codes.Unimplemented {
+		return nil
+	}
+	method := s.Message() // "unknown method X for service Y"; over frames without the service
+	if _, rest, found := strings.Cut(method, "method "); found {
+		method, _, _ = strings.Cut(rest, " ")
+		method = path.Base(strings.Trim(method, `"`))
+	}
+	return &api.Error{Code: api.InvalidArgument, Err: OlderMaster, Message: fmt.Sprintf(
+		"%s does not know %s yet, and nothing was done: upgrade the replicas of the cell (chubbyctl cell upgrade status)", t.unnamed(), method)}
+}
+
+func (t *target) unnamed() string { return "the master at " + t.address }
+
+// withVersion adds the cell and its master's version to an error of olderError; others are unchanged.
+func (t *target) withVersion(ctx context.Context, e *api.Error) *api.Error {
+	if !errors.Is(e, OlderMaster) {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(ctx, lateAfter)
+	defer cancel()
+	reply, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
+	if err != nil {
+		return e
+	}
+	own, r := *e, reply.GetReplica()
+	own.Replica, own.Cell = r.GetId(), reply.GetCell()
+	own.Message = strings.Replace(e.Message, t.unnamed(), fmt.Sprintf("the master of cell %s, %s, version %s,", own.Cell, own.Replica, r.GetVersion()), 1)
+	return &own
 }

@@ -2,12 +2,16 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
+
+// errNoQueuePlace says that a session, or its Cell, has the maximum of requests in queues.
+var errNoQueuePlace = errors.New("there is no place for another wait")
 
 // requestNumbers allocates the request numbers of a session. A number is outstanding from allocate until
 // finish. The master keeps the answers to outstanding numbers, for retries, and drops all others: an early

@@ -160,11 +160,9 @@ func masterStatus(ctx context.Context, t *target) (*chubbypb.StatusReply, error)
 
 func restoreStep(ctx context.Context, c *Client, step *chubbypb.RestoreRequest) (reply *chubbypb.RestoreReply, err error) {
 	err = c.mutate(ctx, mutation{op: "restore a backup", path: rootPath(c.cell.cfg), size: len(step.GetPart().GetRecords()),
-		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			var err error
-			reply, err = t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{
-				Caller: caller, Mutation: m, Begin: step.GetBegin(), Part: step.GetPart(), Seal: step.GetSeal(), Finish: step.GetFinish(), GiveUp: step.GetGiveUp(),
-			})
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
+			step.Caller, step.Mutation = caller, m
+			reply, err = t.data.chubby.Restore(ctx, step)
 			return err
 		}})
 	return reply, err

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	hedgeDelay     = 30 * time.Millisecond  // without an answer by then, the next replica is asked too
 	stragglerDelay = 200 * time.Millisecond // how long a round waits for the last answers, after most
 
 	// When to log a search without a master: later than an election takes, and often enough to explain a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -344,3 +345,10 @@ func (s *sessionState) checkClock() time.Duration {
 
 // rearm makes watchClock check the clock now, as something may be due earlier.
 func (s *sessionState) rearm() { wakeUp(s.wake) }
+
+// counters are the growing counts of Stats, without the cache's.
+type counters struct {
+	keepAlives, keepAlivesFailed, jeopardies, rescues, failOvers, attempts, eventsDelivered, eventsDropped atomic.Uint64
+
+	lastingChanges atomic.Uint64 // lasting changes that have, or may have, taken effect; not in Stats
+}

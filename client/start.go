@@ -122,7 +122,7 @@ func (c *Client) createSession(ctx context.Context) error {
 				c.session = newSessionState(untraced(ctx, c.cfg), c.cfg, sent, reply, c.notifier, sessionCalls{
 					//mutant: onExpired: func() {},
 					onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
-					heard:     c.cell.locator.heard,
+					heard:     c.cell.locator.silence,
 				})
 			}
 			return err
