@@ -165,7 +165,9 @@ func TestChannelSendsAgain(t *testing.T) {
 				_, _ = io.ReadFull(theirs, hello)
 				binary.BigEndian.PutUint32(hello[16:], 10)
 				_, _ = theirs.Write(hello)
-				_, _ = io.ReadFull(theirs, make([]byte, frames.HeaderSize))
+				var head [frames.HeaderSize]byte
+				_, _ = io.ReadFull(theirs, head[:])
+				_, _ = io.CopyN(io.Discard, theirs, int64(frames.ParseHeader(&head).Length))
 				go func() { _, _ = io.Copy(io.Discard, theirs) }()
 				_, _ = theirs.Write(frames.Header{Kind: frames.KindLeave}.Append(nil))
 				_ = theirs.Close()
