@@ -32,23 +32,27 @@ type acquireCall struct {
 
 func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOption) (*acquireCall, error) {
 	a := &acquireCall{handle: h, mode: mode, options: lockOptionsOf(options)}
+	o, fault := a.options, ""
 	switch {
 	case !mode.Valid():
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fmt.Sprintf("%v is not a mode of a lock", mode)}
-	case !a.options.ownsHandle && (a.options.shared || a.options.try || a.options.lockDelay != nil):
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: "Shared, Try and LockDelay are for Client.Acquire and Client.Do; of a handle, the call says the mode, TryAcquire tries, and OpenOptions say the lock-delay"}
-	case a.options.atLeast != 0:
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: fmt.Sprintf("AtLeast is for Client.Do, and not negative; it is %v", a.options.atLeast)}
-	case len(a.options.reason) > api.MaxReason:
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(a.options.reason), api.MaxReason)}
-	case len(a.options.owner) > api.MaxOwner || !utf8.ValidString(a.options.owner):
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: fmt.Sprintf("the owner that is declared must be UTF-8 of at most %d bytes", api.MaxOwner)}
+		fault = fmt.Sprintf("%v is not a mode of a lock", mode)
+	case !o.ownsHandle && (o.shared || o.try || o.lockDelay != nil):
+		fault = "Shared, Try and LockDelay are for Client.Acquire and Client.Do; of a handle, the call says the mode, " +
+			"TryAcquire tries, and OpenOptions say the lock-delay"
+	case o.atLeast != 0:
+		fault = fmt.Sprintf("AtLeast is for Client.Do, and not negative; it is %v", o.atLeast)
+	case len(o.reason) > api.MaxReason:
+		fault = longReason(o.reason)
+	case len(o.owner) > api.MaxOwner || !utf8.ValidString(o.owner):
+		fault = fmt.Sprintf("the owner that is declared must be UTF-8 of at most %d bytes", api.MaxOwner)
+	default:
+		return a, nil
 	}
-	return a, nil
+	return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fault}
+}
+
+func longReason(reason string) string {
+	return fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(reason), api.MaxReason)
 }
 
 // Acquire waits in the lock's queue and returns the lock. If ctx ends first, the error is DeadlineExceeded or
@@ -206,8 +210,8 @@ func (h *Handle) setLock(l *Lock) error {
 	switch {
 	case h.unusable != nil:
 		return h.unusable
-	case h.lost.generation >= l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: h.lost.reason}
+	case h.lostGeneration >= l.seq.Generation:
+		return &api.Error{Code: api.LockLost, Message: h.lostReason}
 	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation:
 		return &api.Error{Code: api.LockLost, Message: lostSinceText}
 	case h.kept.idle != nil && h.kept.idle.seq.Generation > l.seq.Generation:

@@ -241,12 +241,12 @@ func (c *cache) use(e *entry, now session.Instant) finding {
 	return foundUsable
 }
 
-// openKey is what two calls of Open must have in common to share a handle.
+// openKey is what two calls of Open must have in common to share a handle, and whether they may.
 type openKey struct {
-	read, write, changeACL, noCache bool
-	create                          Creation
-	kind                            api.Kind
-	delay                           int64
+	shared, read, write, changeACL, noCache bool
+	create                                  Creation
+	kind                                    api.Kind
+	delay                                   int64
 }
 
 // idleHandle is a handle that its owner has closed, still open at the cell.

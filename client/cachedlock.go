@@ -45,7 +45,7 @@ func (k *keptLock) keep(l *Lock) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lock != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, h.lost.generation) {
+	if h.lock != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, h.lostGeneration) {
 		return false
 	}
 	jeopardies := h.client.session.counters.jeopardies.Load() // first: a jeopardy that begins now is not counted
@@ -92,11 +92,12 @@ func (k *keptLock) track(l *Lock) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	if s.state != session.Safe || s.local.State(now, s.grace) != session.Safe || s.counters.jeopardies.Load() != k.jeopardies || now >= s.lockDeadline(l) {
+	if s.state != session.Safe || s.local.State(now, s.cfg.Grace) != session.Safe ||
+		s.counters.jeopardies.Load() != k.jeopardies || now >= s.lockDeadline(l) {
 		return false
 	}
 	s.locks.Put(l, session.Instant(l.handle.delay))
-	s.rearm()
+	wakeUp(s.wake)
 	return true
 }
 

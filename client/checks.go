@@ -10,19 +10,15 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-type inflightChecks struct {
-	current *check // nil before the first
-	next    *check // not sent yet; nil without waiters
-}
-
 // check is one call to the cell. The mu of the CachingChecker guards it.
 type check struct {
+	before        *check // about the same sequencer, and not answered yet: this one is sent after it; else nil
 	waiters       int
-	cancel        context.CancelFunc
-	sent          session.Instant // when the newest attempt was sent
-	epoch         api.Epoch       // of the session at that time
-	invalidations uint64          // of the lock at that time
-	done          chan struct{}   // closed when err is set
+	cancel        context.CancelFunc // nil before the call begins
+	sent          session.Instant    // when the newest attempt was sent
+	epoch         api.Epoch          // of the session at that time
+	invalidations uint64             // of the lock at that time
+	done          chan struct{}      // closed when err is set
 	err           error
 }
 
@@ -40,24 +36,23 @@ func (k *CachingChecker) findAnswer(s sequencer.Sequencer, late bool) (c *check,
 		k.stats.Kept++
 		return nil, false, nil
 	}
-	checks := k.inflight[s]
-	if checks == nil {
-		checks = &inflightChecks{next: newCheck()}
-		k.inflight[s] = checks
-		k.running.Go(func() { k.runChecks(s, checks) })
+	c = k.newest[s]
+	pending := c
+	if c != nil && c.cancel == nil {
+		pending = c.before
 	}
-	if late && checks.current != nil && checks.current.waiters > 0 && now.Sub(checks.current.sent) < k.maxAge {
-		checks.current.waiters++
-		return checks.current, false, nil
+	if late && pending != nil && pending.waiters > 0 && now.Sub(pending.sent) < k.maxAge {
+		pending.waiters++
+		return pending, false, nil
 	}
-	if checks.next == nil {
-		checks.next = newCheck()
+	if c == pending { // there is none, or it was sent
+		c = &check{before: pending, done: make(chan struct{})}
+		k.newest[s] = c
+		k.running.Go(func() { k.run(s, c) })
 	}
-	checks.next.waiters++
-	return checks.next, true, nil
+	c.waiters++
+	return c, true, nil
 }
-
-func newCheck() *check { return &check{done: make(chan struct{})} }
 
 // leaveCheck ends the wait of one caller. The last cancels the check.
 func (k *CachingChecker) leaveCheck(c *check) {
@@ -68,34 +63,38 @@ func (k *CachingChecker) leaveCheck(c *check) {
 	}
 }
 
-func (k *CachingChecker) runChecks(s sequencer.Sequencer, checks *inflightChecks) {
-	text := s.String()
-	for {
-		ctx, c := k.startNextCheck(s, checks)
-		if c == nil {
-			return
-		}
-		k.finishCheck(s, checks, c, k.client.cell.ask(ctx, "check sequencer", s.Path.String(), func(ctx context.Context, t *target) error {
-			k.noteSent(s, c)
-			return checkSequencerAt(ctx, k.client.cell, t, text)
-		}))
-	}
-}
-
-func (k *CachingChecker) startNextCheck(s sequencer.Sequencer, checks *inflightChecks) (context.Context, *check) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := checks.next
-	checks.next = nil
-	if c == nil || c.waiters == 0 {
-		delete(k.inflight, s)
-		return nil, nil
+// run makes the call of a check, after that before it, if anybody waits for it.
+func (k *CachingChecker) run(s sequencer.Sequencer, c *check) {
+	if before := c.before; before != nil { // constant until then
+		<-before.done
 	}
 	ctx, cancel := context.WithCancel(k.life)
-	c.cancel, checks.current = cancel, c
-	c.sent = k.client.session.clock()
-	k.stats.Asked++
-	return ctx, c
+	defer cancel()
+	k.mu.Lock()
+	waiters := c.waiters
+	c.before, c.cancel, c.sent = nil, cancel, k.client.session.clock()
+	if waiters == 0 {
+		k.endCheck(s, c)
+	} else {
+		k.stats.Asked++
+	}
+	k.mu.Unlock()
+	if waiters == 0 {
+		return
+	}
+	text := s.String()
+	k.finishCheck(s, c, k.client.cell.ask(ctx, "check sequencer", s.Path.String(), func(ctx context.Context, t *target) error {
+		k.noteSent(s, c)
+		return checkSequencerAt(ctx, k.client.cell, t, text)
+	}))
+}
+
+// endCheck ends a check; mu is held.
+func (k *CachingChecker) endCheck(s sequencer.Sequencer, c *check) {
+	close(c.done)
+	if k.newest[s] == c {
+		delete(k.newest, s)
+	}
 }
 
 func (k *CachingChecker) noteSent(s sequencer.Sequencer, c *check) {
@@ -108,21 +107,20 @@ func (k *CachingChecker) noteSent(s sequencer.Sequencer, c *check) {
 	}
 }
 
-func (k *CachingChecker) finishCheck(s sequencer.Sequencer, checks *inflightChecks, c *check, err error) {
+func (k *CachingChecker) finishCheck(s sequencer.Sequencer, c *check, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil && k.closed {
 		err = k.closedError(s)
 	}
-	c.cancel()
-	checks.current, c.err = nil, err
+	c.err = err
 	switch l := k.locks[s.Path]; {
 	case err == nil && k.maxAge > 0:
 		k.keepAnswer(s, c)
 	case errors.Is(err, api.BadSequencer) && l != nil && l.good == s:
 		l.invalidate()
 	}
-	close(c.done)
+	k.endCheck(s, c)
 }
 
 // checkedLock is a CachingChecker's knowledge of one lock. The mu of the CachingChecker guards it.
@@ -208,7 +206,8 @@ func (k *CachingChecker) ensureWatched(l *checkedLock) {
 		if !l.warned {
 			l.warned = true
 			s.notifier.enqueueLog(func() {
-				s.logger.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
+				s.cfg.Logger.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, "+
+					"although it is lost meanwhile",
 					"path", l.path, "session", s.id, "max_age", k.maxAge, "error", err)
 			})
 		}

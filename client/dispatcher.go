@@ -149,7 +149,7 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 		case v == verdictFollow && d.locator.redirect(t, e.Master) && hops%maxHops != 0:
 			hops++
 			continue
-		case v == verdictStaleEpoch && k.session != nil && k.session.awaitEpochAfter(ctx, caller.GetEpoch()):
+		case v == verdictStaleEpoch && k.session != nil && awaitEpochAfter(ctx, k.session, caller.GetEpoch()):
 			continue
 		case v == verdictUncertain:
 			result = outcomeUncertain

@@ -27,19 +27,19 @@ type Handle struct {
 	reads        bool            // opened to read
 	watches      bool            // opened for events
 	openedFor    openKey         // another Open must ask for the same to get this handle after Close
-	shareable    bool            // another Open may get this handle after Close
 	poisonCtx    context.Context //nolint:containedctx // of the handle: ended by Poison
 	endPoisonCtx context.CancelCauseFunc
 
 	// mu guards what follows. Lock.mu, sessionState.mu and the mutexes under it may be taken under mu.
 	mu              sync.Mutex
-	token           []byte        // names the handle in requests; nil until open
-	boundToken      []byte        // the same, bound to a sequencer, or nil
-	knownInEpoch    api.Epoch     // of the newest master that knows the handle
-	unusable        *api.Error    // why no call can succeed any more, or nil
-	closed          bool          // Close was called
-	lock            *Lock         // held through this handle, or lost and not yet released
-	lost            lostLock      // the last lost lock
+	token           []byte         // names the handle in requests; nil until open
+	boundToken      []byte         // the same, bound to a sequencer, or nil
+	knownInEpoch    api.Epoch      // of the newest master that knows the handle
+	unusable        *api.Error     // why no call can succeed any more, or nil
+	closed          bool           // Close was called
+	lock            *Lock          // held through this handle, or lost and not yet released
+	lostGeneration  api.Generation // no lock of this or a lower generation is held any more: the last lost one
+	lostReason      string
 	kept            keptLock      // a lock kept after its release
 	events          []api.Event   // not yet taken by Next; at most api.MaxEventQueue
 	pendingConflict *api.Event    // another client wants the lock: queue this after presenting the handle
@@ -53,12 +53,6 @@ type Handle struct {
 	cacheRights uint64   // cache.rightsChanges when the handle was opened
 }
 
-// lostLock is a lock that was taken away: no lock of this or a lower generation is held any more.
-type lostLock struct {
-	generation api.Generation
-	reason     string
-}
-
 func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 	h := &Handle{
 		client:  c,
@@ -69,7 +63,7 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 		watches: len(opts.Events) > 0,
 		kept:    keptLock{wanted: opts.CacheLock, tellsConflicts: slices.Contains(opts.Events, api.EventConflictingLock)},
 	}
-	h.openedFor, h.shareable = opts.openKey()
+	h.openedFor = opts.openKey()
 	h.poisonCtx, h.endPoisonCtx = context.WithCancelCause(context.WithoutCancel(c.session.ended))
 	return h
 }
@@ -113,13 +107,13 @@ func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, re
 	if current := cmp.Or(l, h.kept.idle); generation == 0 && current != nil {
 		generation = current.seq.Generation
 	}
-	if generation > h.lost.generation {
-		h.lost = lostLock{generation: generation, reason: text}
+	if generation > h.lostGeneration {
+		h.lostGeneration, h.lostReason = generation, text
 	}
-	if l != nil && (l.seq.Generation > h.lost.generation || l.isReleased()) {
+	if l != nil && (l.seq.Generation > h.lostGeneration || l.isReleased()) {
 		l = nil
 	}
-	h.kept.forget(h.lost.generation)
+	h.kept.forget(h.lostGeneration)
 	if l != nil && l.markTaken(text) && h.unusable == nil {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Reason: reason, Explanation: explanation})
 	}

@@ -63,7 +63,7 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 		}
 	})
 	h.client.closeIdleHandles(closing)
-	if reply.GetReusable() && !stat.Ephemeral && h.shareable {
+	if reply.GetReusable() && !stat.Ephemeral && h.openedFor.shared {
 		h.mu.Lock()
 		h.cacheEntry, h.cacheRights = from, f.rightsChanges
 		h.mu.Unlock()
@@ -101,19 +101,19 @@ func (c *Client) closeAllIdleHandles() bool {
 	return len(closing) > 0
 }
 
-// openKey returns what another Open must ask for to share a handle with these options. It returns false for a
-// handle with events, CacheLock or NoCache, or an Open that requires an absent node.
-func (o OpenOptions) openKey() (openKey, bool) {
-	shared := len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory)
+// openKey returns what another Open must ask for to share a handle with these options. None shares a handle with
+// events, CacheLock or NoCache, or of an Open that requires an absent node.
+func (o OpenOptions) openKey() openKey {
 	return openKey{
-		read: o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay), noCache: o.NoCache,
-	}, shared
+		shared: len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory),
+		read:   o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay), noCache: o.NoCache,
+	}
 }
 
 // openFromCache answers an Open from the cache: with an idle handle, or because the node is known to be
 // absent (Chubby §2.7). ok is false if the cell must be asked.
 func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, ok bool, err error) {
-	key, shared := opts.openKey()
+	key := opts.openKey()
 	var absent *api.Error
 	var from *entry
 	var idle *idleHandle
@@ -126,7 +126,7 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 				return is
 			}
 		}
-		if !shared {
+		if !key.shared {
 			return foundNothing
 		}
 		var closing []idleHandle

@@ -25,7 +25,7 @@ package client
 //     closing.
 //
 // Cell.Status and Cell.Members wait for one for each replica that they ask. CachingChecker.Close waits for
-// one for each watched lock, and one for each sequencer in question. Renew and handles have no goroutines.
+// one for each watched lock, and two at most for each sequencer in question. Renew and handles have no goroutines.
 //
 // A connection has one that connects and waits for its end, one that reads, and one that writes while data is
 // pending. Closing the connection waits for them. One over gRPC has some more, which end at its close.

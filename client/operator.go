@@ -18,8 +18,7 @@ func checkReason(reason, op, path string) error {
 	if len(reason) <= api.MaxReason {
 		return nil
 	}
-	return &api.Error{Code: api.InvalidArgument, Op: op, Path: path,
-		Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(reason), api.MaxReason)}
+	return &api.Error{Code: api.InvalidArgument, Op: op, Path: path, Message: longReason(reason)}
 }
 
 // EndSession ends another client's session, as an operator's act, for a reason of at most api.MaxReason

@@ -152,25 +152,38 @@ type cellEntry struct {
 	Token   string   `yaml:"token-file"`
 }
 
-func (s sources) fromFile(cell string) ([]string, error) {
+// fileEntry returns the entry of a cell in the file of cells, if there is one, and the directory of the file.
+func (s sources) fileEntry(cell string) (entry cellEntry, ok bool, dir string, err error) {
 	path, named := s.cellsFile()
 	if path == "" {
-		return nil, nil
+		return cellEntry{}, false, "", nil
+	}
+	bad := func(message string, err error) error {
+		return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: message, Err: err}
 	}
 	text, err := s.readFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return nil, nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return cellEntry{}, false, "", nil
+	case err != nil && named:
+		return cellEntry{}, false, "", bad("the file of cells "+path+" cannot be read; CHUBBY_CONFIG names it", err)
+	case err != nil:
+		return cellEntry{}, false, "", bad("the file of cells "+path+" cannot be read", err)
 	}
-	if err != nil {
-		return nil, unreadableCells(path, named, err)
+	if entry, ok, err = parseFile(text, cell); err != nil {
+		err = bad(`the file of cells is malformed; want "foo: {servers: [h1:7421, h2:7421]}"`, err)
 	}
-	entry, ok, err := parseFile(text, cell)
+	return entry, ok, filepath.Dir(path), err
+}
+
+func (s sources) fromFile(cell string) ([]string, error) {
+	entry, ok, _, err := s.fileEntry(cell)
 	if err != nil {
-		return nil, malformedCells(path, err)
+		return nil, err
 	}
 	if ok && len(entry.Servers) == 0 {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
-			Message: fmt.Sprintf("cell %s has no servers", cell)}
+		path, _ := s.cellsFile()
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: fmt.Sprintf("cell %s has no servers", cell)}
 	}
 	return entry.Servers, nil
 }
@@ -197,19 +210,6 @@ func parseFile(text []byte, cell string) (cellEntry, bool, error) {
 		entry.Servers, err = withPorts(entry.Servers)
 	}
 	return entry, ok, err
-}
-
-func unreadableCells(path string, named bool, err error) error {
-	message := fmt.Sprintf("the file of cells %s cannot be read", path)
-	if named {
-		message += "; CHUBBY_CONFIG names it"
-	}
-	return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: message, Err: err}
-}
-
-func malformedCells(path string, err error) error {
-	return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
-		Message: `the file of cells is malformed; want "foo: {servers: [h1:7421, h2:7421]}"`, Err: err}
 }
 
 func (s sources) fromDNS(ctx context.Context, cell string) ([]string, error) {
@@ -282,22 +282,11 @@ func (s sources) identity(cell string) (identity, error) {
 		TLSFiles: TLSFiles{CA: s.getenv("CHUBBY_CACERT"), Cert: s.getenv("CHUBBY_CERT"), Key: s.getenv("CHUBBY_KEY")},
 		token:    s.getenv("CHUBBY_TOKEN_FILE"),
 	}
-	path, byVariable := s.cellsFile()
-	if path == "" {
-		return named, nil
+	entry, _, dir, err := s.fileEntry(cell)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // servers reports one that is absent
+		return identity{}, err
 	}
-	text, err := s.readFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return named, nil // if CHUBBY_CONFIG names it, servers says so
-	}
-	if err != nil {
-		return identity{}, unreadableCells(path, byVariable, err)
-	}
-	entry, _, err := parseFile(text, cell)
-	if err != nil {
-		return identity{}, malformedCells(path, err)
-	}
-	return named.or(entry.identity(filepath.Dir(path))), nil
+	return named.or(entry.identity(dir)), nil
 }
 
 // or returns i, completed from another. The client's identity comes from one of them alone.

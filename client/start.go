@@ -117,13 +117,13 @@ func (c *Client) createSession(ctx context.Context) error {
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the answered attempt
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
-				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
+				limit := c.cfg.CacheSize
+				if c.cfg.NoCache {
+					limit = 0
+				}
+				c.cache = newCache(limit, api.Epoch(reply.GetEpoch()))
 				c.cache.lease.required = reply.GetCacheLease()
-				c.session = newSessionState(untraced(ctx, c.cfg), c.cfg, sent, reply, c.notifier, sessionCalls{
-					//mutant: onExpired: func() {},
-					onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
-					heard:     c.cell.locator.silence,
-				})
+				c.session = newSessionState(untraced(ctx, c.cfg), c, sent, reply)
 			}
 			return err
 		}})
