@@ -74,7 +74,7 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	if was == nil || h.unusable != nil {
 		return nil
 	}
-	l := newLock(h, was.terms, was.seq.Sequencer)
+	l := newLock(h, was.terms, was.seq)
 	if was.terms.mode != a.mode || was.terms.reason != a.options.reason || a.options.owner != "" || h.boundToken != nil || !k.track(l) {
 		l.cancel(nil) // else it stays until the session ends
 		k.giveBack(h)

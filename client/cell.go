@@ -48,7 +48,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		pool:       p,
 		locator:    f,
 		dispatcher: newDispatcher(cfg, f),
-		sessions:   newSessionSet(),
+		sessions:   &sessionSet{open: map[*sessionState]struct{}{}, max: maxSessions},
 		places:     make(chan struct{}, maxCellWaits),
 	}, nil
 }
@@ -99,10 +99,6 @@ type sessionSet struct {
 	reserved int
 	max      int // maxSessions; tests set less
 	closed   bool
-}
-
-func newSessionSet() *sessionSet {
-	return &sessionSet{open: map[*sessionState]struct{}{}, max: maxSessions}
 }
 
 // reserve reserves a place for a new session. The caller then calls add or release.

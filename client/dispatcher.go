@@ -176,17 +176,25 @@ func (d *dispatcher) admitNow(ctx context.Context, k call, s slots) (t *target, 
 	return t, caller
 }
 
-// admit is awaitReady, and waits until the limits allow an attempt. CallTimeout counts from then, so the wait
-// is neither a silent master's nor an attempt that may have taken effect. No call keeps a slot while it waits
-// for its session or for a master, as sessions share the limits. Without an error, the caller gives the slots
-// back after the attempt.
+// admit waits for a master, for a safe session, and until the limits allow an attempt. CallTimeout counts from
+// then, so the wait is neither a silent master's nor an attempt that may have taken effect. No call keeps a slot
+// while it waits for its session or for a master, as sessions share the limits. Without an error, the caller gives
+// the slots back after the attempt.
 func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller, err error) {
-	for {
-		if t, caller, err = d.awaitReady(ctx, k); err != nil {
+	for ctx.Err() == nil {
+		if t, err = d.locator.locate(ctx); err != nil {
 			return nil, nil, err
 		}
-		waited, err := s.take(ctx)
-		if err != nil {
+		var waited bool
+		if k.session != nil { // it comes last: act directly after reading the clock
+			if caller, waited, err = k.session.awaitSafe(ctx); err != nil {
+				return nil, nil, err
+			}
+			if waited {
+				continue
+			}
+		}
+		if waited, err = s.take(ctx); err != nil {
 			return nil, nil, err
 		}
 		if !waited {
@@ -198,26 +206,10 @@ func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, cal
 		}
 		s.leave()
 	}
+	return nil, nil, contextError(ctx)
 }
 
-func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb.Caller, error) {
-	if ctx.Err() != nil {
-		return nil, nil, contextError(ctx)
-	}
-	for {
-		t, err := d.locator.locate(ctx)
-		if err != nil || k.session == nil {
-			return t, nil, err
-		}
-		// The session comes last: act directly after reading the clock.
-		caller, waited, err := k.session.awaitSafe(ctx)
-		if err != nil || !waited {
-			return t, caller, err
-		}
-	}
-}
-
-// readyNow is awaitReady without a wait: t is nil if awaitReady would wait or fail.
+// readyNow returns the master and the Caller for a request; t is nil if one would have to be waited for.
 func (d *dispatcher) readyNow(k call) (t *target, caller *chubbypb.Caller) {
 	if t = d.locator.ready(); t == nil || k.session == nil {
 		return t, nil

@@ -27,18 +27,17 @@ func (h *Handle) isPlain() bool {
 
 func (h *Handle) cacheRead(f *fetch, epoch uint64, cacheable bool, set func(*entry)) {
 	if cacheable && h.isPlain() {
-		_, closing := h.client.cache.store(f, api.Epoch(epoch), set)
-		h.client.closeIdleHandles(closing)
+		h.client.cache.store(f, api.Epoch(epoch), set)
 	}
 }
 
 func (c *Client) invalidatePath(path string) {
 	p, err := api.ParsePath(path)
 	if err != nil {
-		c.closeIdleHandles(c.cache.flush(0)) // as the intended name is unknown
+		c.cache.flush(0) // as the intended name is unknown
 		return
 	}
-	c.closeIdleHandles(c.cache.invalidate(p.Name()))
+	c.cache.invalidate(p.Name())
 }
 
 func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
@@ -56,13 +55,12 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 	if !reply.GetCacheable() {
 		return
 	}
-	from, closing := h.client.cache.store(f, epoch, func(e *entry) {
+	from := h.client.cache.store(f, epoch, func(e *entry) {
 		e.stat, e.absentError = &stat, nil
 		if reply.GetReusable() && h.reads {
 			e.readable = f.rightsChanges + 1
 		}
 	})
-	h.client.closeIdleHandles(closing)
 	if reply.GetReusable() && !stat.Ephemeral && h.openedFor.shared {
 		h.mu.Lock()
 		h.cacheEntry, h.cacheRights = from, f.rightsChanges
@@ -73,32 +71,21 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 func (c *Client) cacheAbsence(f *fetch, epoch api.Epoch, err error) {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {
-		_, closing := c.cache.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError, kept.readable = e, 0 })
-		c.closeIdleHandles(closing)
+		c.cache.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError, kept.readable = e, 0 })
 	}
 }
 
-// closeIdleHandles has the janitor close idle handles at the cell. Those of an earlier epoch's master are
-// closed already.
-func (c *Client) closeIdleHandles(closing []idleHandle) {
-	for _, one := range closing {
-		send := closeSender(one.token)
-		known := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			if api.Epoch(caller.GetEpoch()) != one.epoch {
-				return nil
-			}
-			return send(ctx, t, caller, m)
+// closeIdleHandle has the janitor close an idle handle at the cell. One of an earlier epoch's master is closed
+// already.
+func (c *Client) closeIdleHandle(one idleHandle) {
+	send := closeSender(one.token)
+	known := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+		if api.Epoch(caller.GetEpoch()) != one.epoch {
+			return nil
 		}
-		c.janitor.add(func(ctx context.Context) { c.giveBack(ctx, "close", rootPath(c.cell.cfg), known) })
+		return send(ctx, t, caller, m)
 	}
-}
-
-// closeAllIdleHandles closes all idle handles, which count against the principal's quota. It reports whether
-// it found any.
-func (c *Client) closeAllIdleHandles() bool {
-	closing := c.cache.takeAllIdle()
-	c.closeIdleHandles(closing)
-	return len(closing) > 0
+	c.janitor.add(func(ctx context.Context) { c.giveBack(ctx, "close", rootPath(c.cell.cfg), known) })
 }
 
 // openKey returns what another Open must ask for to share a handle with these options. None shares a handle with
@@ -129,9 +116,7 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 		if !key.shared {
 			return foundNothing
 		}
-		var closing []idleHandle
-		from, idle, closing, is = c.cache.takeIdle(now, p.Name(), key)
-		c.closeIdleHandles(closing)
+		from, idle, is = c.cache.takeIdle(now, p.Name(), key)
 		return is
 	})
 	switch {

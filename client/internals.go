@@ -39,7 +39,7 @@ package client
 //	Handle.mu > Lock.mu
 //	Handle.mu > sessionState.mu
 //	Handle.mu > janitor.mu
-//	sessionState.mu > cache.mu
+//	sessionState.mu > cache.mu > janitor.mu
 //	sessionState.mu > janitor.mu
 //	sessionState.mu > locator.mu
 //	sessionState.mu > notifier.mu
@@ -48,21 +48,6 @@ package client
 //	pool.mu > target.mu
 //	pool.mu > channel.mu
 //
-// What each guards:
-//
-//   - Handle.mu: the tokens of a handle, its lock, its queue of events, and whether calls on it can succeed;
-//   - Lock.mu: whether a lock was taken away, given up or released;
-//   - sessionState.mu: the lease, the epoch, the state of the session, and the deadlines of its locks;
-//   - cache.mu: the cache and its lease; janitor.mu: the abandoned requests; notifier.mu: the pending calls of
-//     notifier; auditor.mu: the next audit;
-//   - handleTable.mu: the handles;
-//   - requestNumbers.mu: the outstanding request numbers of a session;
-//   - sessionSet.mu: the sessions of a Cell; Keeper.mu: those of a Keeper, and their users;
-//   - locator.mu: the master, the search for it, and the results of searches;
-//   - pool.mu: the replicas with connections; target.mu: the control connection to a replica, and knowledge
-//     of the replica; channel.mu: the state of a connection;
-//   - CachingChecker.mu: its answers, its checks and its watched locks;
-//   - answerWatch.mu: whether a call has joined a search.
-//
-// No mutex is held across a call, a write of the log, or a function of the user. Config.Clock is an
-// exception: it is called with sessionState.mu and others held, and must not call this package.
+// What each guards stands beside it. No mutex is held across a call, a write of the log, or a
+// function of the user. Config.Clock is an exception: it is called with sessionState.mu and others held, and
+// must not call this package.

@@ -283,12 +283,14 @@ func openNext(ctx context.Context, cell *Cell, quota session.Instant) (*Client, 
 	var refused error // of the last attempt
 	for {
 		c, err := cell.NewSession(ctx, cell.cfg.Session())
+		// The new session may have ended before the answer to its creation.
+		again := api.CodeOf(err) == api.SessionExpired || api.CodeOf(err) == api.QuotaExceeded && cell.cfg.Clock() < quota
 		switch {
 		case err == nil:
 			return c, nil
 		case ctx.Err() != nil && refused != nil:
 			return nil, fmt.Errorf("%w; the last answer was: %w", err, refused)
-		case ctx.Err() != nil || !isTemporaryRefusal(err, cell.cfg.Clock() < quota):
+		case ctx.Err() != nil || !again:
 			return nil, err
 		}
 		refused = err
@@ -300,13 +302,6 @@ func openNext(ctx context.Context, cell *Cell, quota session.Instant) (*Client, 
 // maxQuotaWait is how long a lost session may count against the quota of its principal: the longest lease,
 // and as much again for the cell to end it, also after a fail-over.
 const maxQuotaWait = 2 * api.MaxLease
-
-// isTemporaryRefusal reports whether a session refused with err may succeed later: the new session had ended
-// before the answer to its creation, or a lost one may still count against the quota.
-func isTemporaryRefusal(err error, counts bool) bool {
-	code := api.CodeOf(err)
-	return code == api.SessionExpired || code == api.QuotaExceeded && counts
-}
 
 // tooLong is how long a function of Renew may run after its context before a log line.
 const tooLong = 5 * time.Second

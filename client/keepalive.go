@@ -211,7 +211,7 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 		k.client.cell.locator.noteEpoch(epoch)
 		k.client.session.counters.failOvers.Add(1)
 		//mutant: k.client.cache.mu.Lock(); k.client.cache.epoch = epoch; k.client.cache.mu.Unlock() //by TestCachesAreConsistent of ./cell
-		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before the acknowledgement: until then the master makes no change
+		k.client.cache.flush(epoch) // before the acknowledgement: until then the master makes no change
 		k.client.cfg.Logger.InfoContext(k.life, "another master is in office", "session", k.client.session.id, "epoch", epoch, "address", t.address)
 		k.client.handles.recallAll()
 		k.client.auditor.requestAudit()
@@ -257,8 +257,10 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 		//mutant: _ = k.client.invalidatePath //by TestCachesAreConsistent of ./cell
 		k.client.invalidatePath(e.GetPath())
 	default:
-		if !kind.Subscribable() {
-			k.handleUnknownEvent(e)
+		if !kind.Subscribable() { // of a newer master; it may take anything away, so the acknowledgement waits for an audit
+			k.client.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.client.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
+			//mutant: k.handleMissingEvents(e.GetSequence(), "the master told of something that this version does not know; look again")
+			k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
 		} else if h := k.client.handles.get(api.HandleID(e.GetHandle())); h != nil {
 			if returned := h.deliverEvent(k.epoch, eventOf(e), e.GetRecall()); returned != nil {
 				k.inbox.returns = append(k.inbox.returns, returned)
@@ -267,18 +269,10 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 	}
 }
 
-// handleUnknownEvent handles an event kind from a newer master. It may take anything away, so it counts as a
-// missing event: the acknowledgement waits for an audit.
-func (k *keeper) handleUnknownEvent(e *chubbypb.Event) {
-	k.client.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.client.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
-	//mutant: k.handleMissingEvents(e.GetSequence(), "the master told of something that this version does not know; look again")
-	k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
-}
-
 // handleMissingEvents tells every handle that events after that sequence are missing. The locks are audited
 // before the acknowledgement.
 func (k *keeper) handleMissingEvents(after uint64, explanation string) {
-	k.client.closeIdleHandles(k.client.cache.flush(k.epoch))
+	k.client.cache.flush(k.epoch)
 	for _, h := range k.client.handles.all() {
 		h.pushEvent(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}

@@ -64,7 +64,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	}
 	if result != outcomeUncertain {
 		c.numbers.finish(number)
-		c.closeIdleHandles(c.cache.endChange(m.touches, m.effectAfter(attempts, err)))
+		c.cache.endChange(m.touches, m.effectAfter(attempts, err))
 		//mutant: if attempts == 0 {
 		if result == outcomeNotDone {
 			return m.notDoneError(c, err)
@@ -81,7 +81,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 			_, _ = c.withdraw(ctx, m.op, m.path, number) // either answer is definite
 			c.numbers.finish(number)
 		}
-		c.closeIdleHandles(c.cache.endChange(m.touches, effectAny))
+		c.cache.endChange(m.touches, effectAny)
 	})
 	if m.undone != nil && m.undone(err) {
 		return err
@@ -125,23 +125,25 @@ func (m mutation) effectAfter(attempts int, err error) changeEffect {
 	return effectAny
 }
 
-func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) {
-	if c.janitor.isSettled() { // usually: no wait, and so no context for it
+func (c *Client) beginMutation(ctx context.Context, m mutation) (number uint64, err error) {
+	settled := c.janitor.settled()
+	select {
+	case <-settled: // usually: no wait, and so no context for it
 		if number, _, err := c.numbers.tryAllocate(m.classOf()); number != 0 || err != nil {
 			return number, err
 		}
+	default:
 	}
 	ctx, cancel := c.session.withSession(ctx)
 	defer cancel()
-	err := c.janitor.awaitSettled(ctx)
-	if err == nil {
-		var number uint64
-		if number, err = c.numbers.allocate(ctx, m.classOf()); err == nil {
-			return number, nil
-		}
-		if errors.Is(err, errNoQueuePlace) {
-			return 0, err
-		}
+	select {
+	case <-settled:
+		number, err = c.numbers.allocate(ctx, m.classOf())
+	case <-ctx.Done():
+		err = contextError(ctx)
+	}
+	if err == nil || errors.Is(err, errNoQueuePlace) {
+		return number, err
 	}
 	return 0, c.cell.dispatcher.gaveUpError(ctx, call{op: m.op, path: m.path, session: c.session}, err,
 		errors.New("nothing was sent, because earlier requests are without an answer"))
@@ -230,30 +232,12 @@ func (j *janitor) add(settle func(ctx context.Context)) {
 	wakeUp(j.wake)
 }
 
-func (j *janitor) lastSettled() <-chan struct{} {
+// settled returns a channel that is closed when all requests so far are settled. A new request waits for that, as an
+// old one must not take effect after it.
+func (j *janitor) settled() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.last
-}
-
-// awaitSettled waits until all requests so far are settled. A new request waits for that, as an old one must
-// not take effect after it.
-func (j *janitor) awaitSettled(ctx context.Context) error {
-	select {
-	case <-j.lastSettled():
-		return nil
-	case <-ctx.Done():
-		return contextError(ctx)
-	}
-}
-
-func (j *janitor) isSettled() bool {
-	select {
-	case <-j.lastSettled():
-		return true
-	default:
-		return false
-	}
 }
 
 // settleAll settles requests until ctx, the session's, ends: then none could take effect.

@@ -24,7 +24,12 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 		return nil, err
 	}
 	if opts.IfSequencer != nil {
-		return openBelowParent(ctx, c, p, opts)
+		var below *Handle
+		err = visit(ctx, c, p.Parent().String(), OpenOptions{Write: true, Kind: api.Directory}, func(dir *Handle) (err error) {
+			below, err = dir.Open(ctx, p.Base(), opts)
+			return err
+		})
+		return below, err
 	}
 	if h, ok, err := c.openFromCache(ctx, p, opts); ok {
 		return h, err
@@ -35,7 +40,7 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, anew func() *Handle) (*Handle, error) {
 	for opened := 1; ; opened++ {
 		h, gone, err := c.sendOpen(ctx, anew(), request)
-		again := gone || errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() // the next one waits until the janitor has closed them
+		again := gone || errors.Is(err, api.QuotaExceeded) && c.cache.discardAllIdle() // the next one waits until the janitor has closed them
 		if !again || opened == maxReopen {
 			return h, err
 		}
@@ -284,13 +289,4 @@ func (o OpenOptions) wireRequest(p api.Path) *chubbypb.OpenRequest {
 		CacheLock:   o.CacheLock,
 		NoCache:     o.NoCache,
 	}
-}
-
-func openBelowParent(ctx context.Context, c *Client, p api.Path, opts OpenOptions) (h *Handle, err error) {
-	parent := OpenOptions{Write: true, Kind: api.Directory}
-	err = visit(ctx, c, p.Parent().String(), parent, func(dir *Handle) (err error) {
-		h, err = dir.Open(ctx, p.Base(), opts)
-		return err
-	})
-	return h, err
 }

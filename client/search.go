@@ -42,7 +42,11 @@ type search struct {
 	cancel  context.CancelFunc
 	asking  sync.WaitGroup // goroutines that ask a replica
 	answers chan locateAnswer
-	pending map[string]struct{} // addresses with questions whose answers were not taken; of the search's goroutine
+
+	// Of the goroutine of the search.
+	pending      map[string]struct{} // addresses with questions whose answers were not taken
+	refused      bool                // the last rounds have shown that no replica is there,
+	refusedSince session.Instant     // the first of them at this time
 }
 
 func newSearch(l *locator) *search {
@@ -59,12 +63,11 @@ func (s *search) run() (*target, error) {
 	defer s.endQuestions()
 	var p retryPause
 	var began, nextLine session.Instant // nextLine is 0 before the first round
-	var refused refusal
 	for {
 		believed := l.believedMaster()
 		found, err := s.runRound()
 		if err == nil && found == nil {
-			err = refused.noteFailedRound(l)
+			err = s.endIfRefused()
 		}
 		if err != nil {
 			return nil, err
@@ -310,29 +313,24 @@ func (l *locator) askReplica(ctx context.Context, address string) locateAnswer {
 	return one
 }
 
-// refusal measures how long, in one search, no address had a replica (see isNoReplica).
-type refusal struct {
-	counting bool
-	since    session.Instant // when the first consecutive round ended
-}
-
-// noteFailedRound is called after each round without a master. It returns an error after Config.RefusedFor,
-// except for a cell that has answered before: a fail-over or a restart also refuses connections for a moment.
-func (r *refusal) noteFailedRound(l *locator) error {
-	limit := l.cfg.RefusedFor
+// endIfRefused is called after each round without a master. It returns an error after Config.RefusedFor without
+// a replica at any address (see isNoReplica), except for a cell that has answered before: a fail-over or a restart
+// also refuses connections for a moment.
+func (s *search) endIfRefused() error {
+	l, limit := s.locator, s.locator.cfg.RefusedFor
 	l.mu.Lock()
 	answers, reached := l.lastAnswers, l.lastMaster != nil || l.cellName != ""
 	l.mu.Unlock()
 	mayAnswer := func(a locateAnswer) bool { return !isNoReplica(a.err) }
 	if limit == 0 || reached || len(answers) == 0 || slices.ContainsFunc(answers, mayAnswer) {
-		r.counting = false
+		s.refused = false
 		return nil
 	}
 	now := l.cfg.Clock()
-	if !r.counting {
-		r.counting, r.since = true, now
+	if !s.refused {
+		s.refused, s.refusedSince = true, now
 	}
-	if now.Sub(r.since) < limit {
+	if now.Sub(s.refusedSince) < limit {
 		return nil
 	}
 	if slices.ContainsFunc(answers, func(a locateAnswer) bool { return !errors.Is(a.err, syscall.ECONNREFUSED) }) {

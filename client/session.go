@@ -62,7 +62,7 @@ func newSessionState(ctx context.Context, c *Client, sent session.Instant, reply
 		clock:    c.cfg.Clock,
 		notifier: c.notifier,
 		//mutant: onExpired: func() {},
-		onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
+		onExpired: func() { c.cache.flush(0) },
 		silence:   c.cell.locator.silence,
 		wake:      make(chan struct{}, 1),
 		local:     session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),

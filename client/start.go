@@ -122,7 +122,7 @@ func (c *Client) createSession(ctx context.Context) error {
 					limit = 0
 				}
 				c.cache = newCache(limit, api.Epoch(reply.GetEpoch()))
-				c.cache.lease.required = reply.GetCacheLease()
+				c.cache.discard, c.cache.lease.required = c.closeIdleHandle, reply.GetCacheLease()
 				c.session = newSessionState(untraced(ctx, c.cfg), c, sent, reply)
 			}
 			return err
@@ -132,14 +132,6 @@ func (c *Client) createSession(ctx context.Context) error {
 
 // maxCloseTime limits how long Close tries to reach the master. Otherwise the session ends with its lease.
 const maxCloseTime = 5 * time.Second
-
-// closeTimeout returns how long Close tries to reach the master: after the lease little is gained.
-func (c *Client) closeTimeout() time.Duration {
-	if c.Left() <= 0 {
-		return CleanupTime
-	}
-	return maxCloseTime
-}
 
 // Close cancels the contexts of the locks, ends the session, which frees its locks at once, closes the
 // connections that New has made for it, and returns when its goroutines have ended. A caller of Close says
@@ -154,7 +146,11 @@ func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		ctx, cancel := newCleanupContext(ctx)
 		defer cancel()
-		ctx, stop := context.WithTimeout(ctx, c.closeTimeout())
+		timeout := maxCloseTime
+		if c.Left() <= 0 {
+			timeout = CleanupTime // after the lease little is gained
+		}
+		ctx, stop := context.WithTimeout(ctx, timeout)
 		defer stop()
 		own := c.session.endSession(Closed, "it was closed")
 		for _, l := range c.handles.unreleasedLocks() {

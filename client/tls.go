@@ -52,8 +52,10 @@ func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
 	if e.credentials == nil && own.token != "" {
 		e.credentials = TokenFile(own.token)
 	}
-	if err := checkCredentials(ctx, e.credentials); err != nil { // before other missing files are reported
-		return nil, err
+	if e.credentials != nil {
+		if _, err := e.credentials.Token(ctx); err != nil { // before other missing files are reported
+			return nil, &api.Error{Code: api.InvalidArgument, Op: "read the token", Message: err.Error(), Err: err}
+		}
 	}
 	if err := own.check(); err != nil {
 		return nil, err
@@ -137,14 +139,4 @@ func (e *encryption) introduce(ctx context.Context, l link) error {
 		return nil // an earlier replica, which takes no tokens, and says so for each call
 	}
 	return err
-}
-
-func checkCredentials(ctx context.Context, c Credentials) error {
-	if c == nil {
-		return nil
-	}
-	if _, err := c.Token(ctx); err != nil {
-		return &api.Error{Code: api.InvalidArgument, Op: "read the token", Message: err.Error(), Err: err}
-	}
-	return nil
 }
