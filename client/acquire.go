@@ -212,9 +212,7 @@ func (h *Handle) setLock(l *Lock) error {
 		return h.unusable
 	case h.lostGeneration >= l.seq.Generation:
 		return &api.Error{Code: api.LockLost, Message: h.lostReason}
-	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: lostSinceText}
-	case h.kept.idle != nil && h.kept.idle.seq.Generation > l.seq.Generation:
+	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation, h.kept.idle != nil && h.kept.idle.seq.Generation > l.seq.Generation:
 		return &api.Error{Code: api.LockLost, Message: lostSinceText}
 	}
 	was := h.lock
