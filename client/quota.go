@@ -99,18 +99,17 @@ func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, 
 	return c.setQuota(ctx, "set quota", path, api.Quota{Nodes: nodes, Bytes: bytes}, &chubbypb.SetQuotaRequest{Path: p.String()})
 }
 
-func (c *Client) setQuota(ctx context.Context, op, path string, q api.Quota, whose *chubbypb.SetQuotaRequest) error {
+func (c *Client) setQuota(ctx context.Context, op, path string, q api.Quota, request *chubbypb.SetQuotaRequest) error {
 	if err := q.Validate(); err != nil {
 		return fmt.Errorf("%s %s: %w", op, path, err)
 	}
+	request.Allowed = &chubbypb.QuotaAmounts{
+		Nodes: int64(q.Nodes), Bytes: q.Bytes, Sessions: int64(q.Sessions), Handles: int64(q.Handles), Waiters: int64(q.Waiters),
+	}
 	return c.mutate(ctx, mutation{op: op, path: path,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.data.chubby.SetQuota(ctx, &chubbypb.SetQuotaRequest{
-				Caller: caller, Mutation: m, Principal: whose.GetPrincipal(), Path: whose.GetPath(),
-				Allowed: &chubbypb.QuotaAmounts{
-					Nodes: int64(q.Nodes), Bytes: q.Bytes, Sessions: int64(q.Sessions), Handles: int64(q.Handles), Waiters: int64(q.Waiters),
-				},
-			})
+			request.Caller, request.Mutation = caller, m
+			_, err := t.data.chubby.SetQuota(ctx, request)
 			return err
 		}})
 }

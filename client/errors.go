@@ -2,9 +2,13 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"os"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
 // Cause is why a session ended, or a lock or a handle with it. Compare errors with it: errors.Is(c.Err(),
@@ -84,4 +88,32 @@ func withRequest(err error, id uint64) error {
 // closedError is the error of a call without a session after Close.
 func closedError() *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: "the client is closed", Err: Closed}
+}
+
+func withoutCause(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.Unavailable {
+		return err
+	}
+	own := *e
+	own.Err = nil
+	return &own
+}
+
+// systemText returns the innermost text of a dialer's error: "connection refused".
+func systemText(err error) string {
+	var system *os.SyscallError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &system):
+		return system.Err.Error()
+	case errors.As(err, &op) && op.Err != nil:
+		return op.Err.Error()
+	}
+	return err.Error()
+}
+
+func isAnswer(err error) bool {
+	var e *api.Error
+	return errors.As(chubbypb.Error(err), &e) && e.Err == nil
 }
