@@ -21,6 +21,11 @@ type Holding struct {
 	EndedWhy   string        `cbor:"14,keyasint,omitempty" since:"3"` // and why, in its own words
 }
 
+// Holder returns who held it.
+func (h Holding) Holder() Holder {
+	return Holder{Session: h.Session, Principal: h.Principal, Host: h.Host, PID: h.PID, Reason: h.Reason, SinceUnix: h.FromUnix}
+}
+
 // Together reports whether two holdings of one lock were not one after the other although one of them was exclusive.
 // Of the holdings of a cell no two ever were: who finds some has found a fault. Tokens decide, and no clock.
 func (h Holding) Together(other Holding) bool {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -14,7 +15,7 @@ type glance struct {
 	Status   client.Status
 	Here     string // the replica that serves it
 	Healthy  int
-	Overview client.Overview
+	Overview api.Overview
 	Plots    []plot
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -31,7 +31,7 @@ type point struct {
 }
 
 // add records the figures of an overview, if its viewer may see those of the whole cell.
-func (s *series) add(now session.Instant, o client.Overview) {
+func (s *series) add(now session.Instant, o api.Overview) {
 	if !o.Whole {
 		return
 	}

@@ -34,7 +34,7 @@ type oneSession struct {
 	Session  client.SessionInfo
 	Locks    []lockRow
 	More     int // further locks
-	Holdups  []client.Holdup
+	Holdups  []api.Holdup
 	Partly   bool // some changes that wait for its cache may be missing
 	Operator bool
 	Withheld bool // the visitor may see only that it exists

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/client"
 )
 
 // takeoversPage shows each take-over of the master, phase by phase.
@@ -60,7 +59,7 @@ func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request) (s
 }
 
 // timelineOf draws a take-over, from the beginning of its first phase to the end of its last.
-func timelineOf(t client.Takeover) timeline {
+func timelineOf(t api.Takeover) timeline {
 	line := timeline{Epoch: t.Epoch, At: t.ElectedUnix, Sessions: t.Sessions}
 	var begin, end time.Duration
 	for _, p := range t.Phases {

@@ -93,7 +93,7 @@ type explainPage struct {
 	Path        string
 	Explanation client.Explanation
 	Lock        lockRow
-	History     client.History
+	History     api.History
 	NoHistory   string // why it is missing
 	Operator    bool
 	Asked       bool // with a path

@@ -179,7 +179,7 @@ func (c *Console) isOperator(ctx context.Context, v *visitor) bool {
 }
 
 // sawOverview records whether its viewer is an operator.
-func (c *Console) sawOverview(v *visitor, o client.Overview) {
+func (c *Console) sawOverview(v *visitor, o api.Overview) {
 	v.operator.Store(o.Whole)
 	v.operatorT.Store(int64(max(c.cfg.Clock(), 1)))
 }
