@@ -138,28 +138,25 @@ const maxBatch = 256
 // listNodes lists locks of nodes, and returns the next page's mark. It visits at most maxVisited nodes.
 func (in *Inspector) listNodes(p *Page[api.LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
 	state := in.epoch.state()
-	var batch []*namespace.Node
-	list := func() (full bool) {
+	var nodes []*namespace.Node
+	more := false
+	for _, node := range state.Tree.Below(prefix, behind) {
+		if more = len(nodes) == maxVisited; more {
+			break
+		}
+		nodes = append(nodes, node)
+	}
+	for batch := range slices.Chunk(nodes, maxBatch) {
 		for i, asked := range in.lockedNodes(state, batch) {
-			if asked {
-				if p.full() {
-					return true
-				}
+			if asked && p.full() {
+				return append([]byte{ofNodes}, behind...)
+			}
+			if behind = batch[i].Mark(); asked {
 				addLock(p, in.lockInfo(state, batch[i].Name))
 			}
-			behind = batch[i].Mark()
 		}
-		batch = batch[:0]
-		return false
 	}
-	seen := 0
-	for _, node := range state.Tree.Below(prefix, behind) {
-		if (len(batch) == maxBatch || seen == maxVisited) && list() || seen == maxVisited {
-			return append([]byte{ofNodes}, behind...)
-		}
-		batch, seen = append(batch, node), seen+1
-	}
-	if list() {
+	if more {
 		return append([]byte{ofNodes}, behind...)
 	}
 	return nil
