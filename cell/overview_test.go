@@ -127,7 +127,7 @@ func TestOverviewIsForWhoMayLook(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		stranger := dial(t, ctx, c.Cell, "stranger", client.Config{TLS: c.clients.client("stranger")})
-		if o, err := stranger.Cell().Overview(ctx, 0); err != nil || o.Whole || len(o.Waits) > 0 || o.MoreWaits > 0 || len(o.Counts) > 0 || len(o.Takeovers) > 0 || o.Backlog != (client.Backlog{}) {
+		if o, err := stranger.Cell().Overview(ctx, 0); err != nil || o.Whole || len(o.Waits) > 0 || o.MoreWaits > 0 || len(o.Counts) > 0 || len(o.Takeovers) > 0 || o.Backlog != (api.Backlog{}) {
 			t.Errorf("a stranger sees %+v, %v", o, err)
 		}
 		if o, err := operator.Cell().Overview(ctx, 0); err != nil || !o.Whole || len(o.Waits) != 1 || o.Backlog.Waiters != 1 || len(o.Takeovers) != 1 || o.Takeovers[0].Epoch != o.Epoch || len(o.Takeovers[0].Phases) < 2 {

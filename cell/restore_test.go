@@ -280,7 +280,7 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 			if err != nil || now.Restored == nil || now.Restored.AtUnix == 0 {
 				t.Fatalf("%+v, %v", now.Restored, err)
 			}
-			if got := *now.Restored; got != (client.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
+			if got := *now.Restored; got != (api.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
 				t.Errorf("the cell says that it was restored: %+v", got)
 			}
 			l := acquire(t, ctx, open(t, ctx, cl, "/ls/local/l", 0))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/session"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -28,7 +27,7 @@ type takeoverTimes struct {
 }
 
 type takeover struct {
-	record wire.Takeover // its finished phases; times count from elected
+	record api.Takeover // its finished phases; times count from elected
 
 	elected, applied, served session.Instant
 }
@@ -82,7 +81,7 @@ func (t *takeoverTimes) began(epoch api.Epoch, sessions int, vacant time.Duratio
 		t.last = slices.Delete(t.last, 0, 1)
 	}
 	t.last = append(t.last, takeover{
-		record:  wire.Takeover{Epoch: epoch, ElectedUnix: t.wall() - int64(now.Sub(elected).Seconds()), Sessions: sessions},
+		record:  api.Takeover{Epoch: epoch, ElectedUnix: t.wall() - int64(now.Sub(elected).Seconds()), Sessions: sessions},
 		elected: elected, applied: now,
 	})
 	t.mu.Unlock()
@@ -115,7 +114,7 @@ func (t *takeoverTimes) observe(phase string, from, to session.Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := &t.last[len(t.last)-1]
-	last.record.Phases = append(last.record.Phases, wire.TakeoverPhase{Name: phase, Begin: from.Sub(last.elected), End: to.Sub(last.elected)})
+	last.record.Phases = append(last.record.Phases, api.TakeoverPhase{Name: phase, Begin: from.Sub(last.elected), End: to.Sub(last.elected)})
 }
 
 func (t *takeoverTimes) ended() { t.awaited.Store(0) }
@@ -163,16 +162,16 @@ func (t *takeoverTimes) lastServed() session.Instant {
 }
 
 // list returns the last take-overs, the latest first, with its pending phases.
-func (t *takeoverTimes) list() []wire.Takeover {
+func (t *takeoverTimes) list() []api.Takeover {
 	now, awaited := t.clock(), t.awaited.Load()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var list []wire.Takeover
+	var list []api.Takeover
 	for i, one := range slices.Backward(t.last) {
 		record := one.record
 		record.Phases = slices.Clone(record.Phases)
 		goesOn := func(phase string) {
-			record.Phases = append(record.Phases, wire.TakeoverPhase{Name: phase, Begin: one.served.Sub(one.elected), End: now.Sub(one.elected), Unfinished: true})
+			record.Phases = append(record.Phases, api.TakeoverPhase{Name: phase, Begin: one.served.Sub(one.elected), End: now.Sub(one.elected), Unfinished: true})
 		}
 		if i == len(t.last)-1 && awaited&awaitsFirst != 0 {
 			goesOn(phaseFirst)
@@ -180,7 +179,7 @@ func (t *takeoverTimes) list() []wire.Takeover {
 		if i == len(t.last)-1 && awaited&awaitsSessions != 0 {
 			goesOn(phaseSessions)
 		}
-		slices.SortStableFunc(record.Phases, func(a, b wire.TakeoverPhase) int {
+		slices.SortStableFunc(record.Phases, func(a, b api.TakeoverPhase) int {
 			return cmp.Compare(a.End, b.End)
 		})
 		list = append(list, record)

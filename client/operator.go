@@ -70,19 +70,6 @@ func (c *Client) BreakLock(ctx context.Context, path, reason string, now bool) e
 		}})
 }
 
-// Upgrade is the state of a cell's upgrade.
-type Upgrade struct {
-	Level   int           // the feature level of the cell
-	Newest  int           // the newest level that any replica knows
-	Members []MemberLevel // every member of the cell, by id
-}
-
-// MemberLevel is the newest feature level that a member of a cell knows.
-type MemberLevel struct {
-	ID       string
-	MaxLevel int // 0 without an answer
-}
-
 // FinishUpgrade raises the feature level of the cell to the newest that its replicas know, as an operator's
 // act. The master asks all of them first. If one does not answer, or does not know that level, nothing
 // changes, and the error is Unavailable and names each; the Upgrade is returned too. Nothing changes either
@@ -100,20 +87,17 @@ func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade,
 			if err != nil {
 				return err
 			}
-			u = Upgrade{Level: int(reply.GetLevel()), Newest: int(reply.GetNewest())}
-			for _, one := range reply.GetMembers() {
-				u.Members = append(u.Members, MemberLevel{ID: one.GetId(), MaxLevel: int(one.GetMaxLevel())})
-			}
+			u = chubbypb.Record[Upgrade](reply)
 			return nil
 		}})
-	if missing := u.missing(without); err == nil && missing != "" {
+	if missing := missingFrom(u, without); err == nil && missing != "" {
 		err = &api.Error{Code: api.Unavailable, Op: op, Path: rootPath(c.cell.cfg), Message: missing}
 	}
 	return u, err
 }
 
-// missing lists the members not known to know the newest level, or "". A silent one may know a newer one.
-func (u Upgrade) missing(without []string) string {
+// missingFrom lists the members not known to know the newest level, or "". A silent one may know a newer one.
+func missingFrom(u Upgrade, without []string) string {
 	var which []string
 	for _, m := range u.Members {
 		switch {

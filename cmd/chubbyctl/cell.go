@@ -32,20 +32,8 @@ type statusFields struct {
 }
 
 type replicaFields struct {
-	ID        string `json:"id"`
-	Role      string `json:"role"`
-	Client    string `json:"client"`
-	Term      uint64 `json:"term"`
-	Last      uint64 `json:"last"`
-	Applied   uint64 `json:"applied"`
-	Lag       uint64 `json:"lag"`
-	Healthy   bool   `json:"healthy"`
-	Version   string `json:"version"`
-	DiskFree  int64  `json:"disk_free_bytes"`
-	StateHash string `json:"state_hash"`
-	LogStore  string `json:"log_store"`
-	MaxLevel  int    `json:"max_level"`
-	Error     string `json:"error,omitempty"`
+	client.ReplicaStatus
+	Error string `json:"error,omitempty"`
 }
 
 func newStatusFields(s client.Status, fault string) statusFields {
@@ -60,9 +48,7 @@ func newStatusFields(s client.Status, fault string) statusFields {
 		f.Acts = append(f.Acts, actFields{a.Kind, a.Replica, a.Principal, a.Session, timestamp(a.SinceUnix), a.Sealed, a.Waits})
 	}
 	for _, r := range s.Replicas {
-		row := replicaFields{
-			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel, "",
-		}
+		row := replicaFields{ReplicaStatus: r}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
 		}

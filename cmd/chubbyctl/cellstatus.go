@@ -97,7 +97,7 @@ type actFields struct {
 	Waits     string        `json:"waits"`
 }
 
-func describeAct(a client.Act) string {
+func describeAct(a api.Act) string {
 	what, ends := "A restore from a backup", "It ends by itself a minute after its author's last step; 'chubbyctl cell restore --give-up' ends it at once."
 	switch a.Kind {
 	case "joining":
@@ -125,7 +125,7 @@ func describeAct(a client.Act) string {
 	return fmt.Sprintf("%s, %s, since %s.%s %s", what, by, localTime(a.SinceUnix), waits, ends)
 }
 
-func describeRestoration(r client.Restoration) string {
+func describeRestoration(r api.Restoration) string {
 	from := "a backup of " + localTime(r.TakenUnix)
 	if r.Recovered != "" {
 		from = fmt.Sprintf("what replica %s had when the cell had lost its majority (chubbyctl cell recover); changes that only the lost replicas had are missing", r.Recovered)

@@ -34,10 +34,6 @@ type holdingHolder struct {
 	Reason string `json:"reason"`
 }
 
-func holderOf(one api.Holding) api.Holder {
-	return api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
-}
-
 func newHistoryCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "history PATH",
@@ -68,7 +64,7 @@ If two held it, the exit code is 1.`,
 	}
 }
 
-func (g *globals) printHistory(out io.Writer, h client.History) error {
+func (g *globals) printHistory(out io.Writer, h api.History) error {
 	list := term.List[api.Holding, holdingFields]{
 		Fields:  func(one api.Holding) holdingFields { return newHoldingFields(h, one) },
 		Add:     addHolding,
@@ -96,10 +92,10 @@ func (g *globals) printHistory(out io.Writer, h client.History) error {
 	})
 }
 
-func newHoldingFields(h client.History, one api.Holding) holdingFields {
+func newHoldingFields(h api.History, one api.Holding) holdingFields {
 	f := holdingFields{
 		Path: h.Path, Token: uint64(one.Generation), Mode: one.Mode.String(),
-		Holder: holdingHolder{newParty(holderOf(one)), one.Reason}, From: timestamp(one.FromUnix), To: timestamp(one.ToUnix),
+		Holder: holdingHolder{newParty(one.Holder()), one.Reason}, From: timestamp(one.FromUnix), To: timestamp(one.ToUnix),
 		End: howEnded(one.End), EndedBy: one.EndedBy, EndedWhy: one.EndedWhy, LockDelayS: term.Seconds(one.Delay),
 		MoreHolders: h.MoreHolders,
 	}
@@ -121,7 +117,7 @@ func addHolding(t *term.Table, one api.Holding) {
 	if one.Delay > 0 {
 		delay = one.Delay.String()
 	}
-	t.Add(one.Generation, one.Mode, whoseProcess(holderOf(one)), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
+	t.Add(one.Generation, one.Mode, whoseProcess(one.Holder()), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
 }
 
 func howEnded(r api.EndReason) string {

@@ -23,7 +23,7 @@ type topFields struct {
 	Sessions *uint64            `json:"sessions"` // null while the master is unknown
 	Nodes    *uint64            `json:"nodes"`
 	Locks    *uint64            `json:"locks"`
-	Backlog  *client.Backlog    `json:"backlog"` // null unless the caller is an operator
+	Backlog  *api.Backlog       `json:"backlog"` // null unless the caller is an operator
 	PerS     map[string]float64 `json:"per_s"`   // null at first, after a fail-over, and unless the caller is an operator
 	Waits    []lockFields       `json:"waits"`
 	Holdups  []holdupFields     `json:"holdups"`
@@ -102,7 +102,7 @@ func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 type topLook struct {
 	clock    func() time.Duration // since the master's look
 	status   client.Status
-	overview client.Overview
+	overview api.Overview
 }
 
 func (l *topLook) take(ctx context.Context, c *client.Cell, most int) (err error) {

@@ -137,7 +137,7 @@ type oneSession struct {
 	Session  client.SessionInfo
 	Locks    []client.LockInfo
 	More     int // further locks
-	Holdups  []client.Holdup
+	Holdups  []api.Holdup
 	Partly   bool // some changes that wait for its cache may be missing
 	Withheld bool // the visitor may see only that it exists
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/session"
 )
@@ -20,7 +21,7 @@ type glance struct {
 	Status   client.Status
 	Here     string // the replica that serves it
 	Healthy  int
-	Overview client.Overview
+	Overview api.Overview
 	Plots    []plot
 }
 
@@ -72,7 +73,7 @@ type point struct {
 }
 
 // add records the figures of an overview, if its viewer may see those of the whole cell.
-func (s *series) add(now session.Instant, o client.Overview) {
+func (s *series) add(now session.Instant, o api.Overview) {
 	if !o.Whole {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/api"
 )
 
 // takeoversPage shows each take-over of the master, phase by phase.
@@ -18,7 +18,7 @@ type takeoversPage struct {
 
 // timeline is a drawn take-over.
 type timeline struct {
-	client.Takeover
+	api.Takeover
 	Replaced bool          // there was an earlier master
 	Vacant   time.Duration // between the two
 	Served   time.Duration // from its election until it served
@@ -55,7 +55,7 @@ func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p 
 }
 
 // timelineOf draws a take-over, from the beginning of its first phase to the end of its last.
-func timelineOf(t client.Takeover) timeline {
+func timelineOf(t api.Takeover) timeline {
 	line := timeline{Takeover: t}
 	var begin, end time.Duration
 	for _, p := range t.Phases {

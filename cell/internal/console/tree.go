@@ -88,7 +88,7 @@ type explainPage struct {
 	Now         int64
 	Path        string
 	Explanation client.Explanation
-	History     client.History
+	History     api.History
 	NoHistory   string // why it is missing
 	Asked       bool   // with a path
 }

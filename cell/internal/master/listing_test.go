@@ -66,7 +66,7 @@ func TestSessionsComeInPages(t *testing.T) {
 			}
 			fits(t, len(reply.List), reply.bytes)
 			for _, one := range reply.List {
-				ids = append(ids, one.Session.Session)
+				ids = append(ids, one.Session)
 				if one.LeftLeast != time.Minute {
 					t.Fatalf("%v is left of the lease of %v", one.LeftLeast, one)
 				}
@@ -83,7 +83,7 @@ func TestSessionsComeInPages(t *testing.T) {
 			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
 		}
 		one, err := m.Inspector.ListSessions(t.Context(), want[7], nil, 0)
-		if err != nil || len(one.List) != 1 || one.List[0].Session.Session != want[7] || one.Next != nil {
+		if err != nil || len(one.List) != 1 || one.List[0].Session != want[7] || one.Next != nil {
 			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
 		}
 		if none, err := m.Inspector.ListSessions(t.Context(), 1<<40, nil, 0); err != nil || len(none.List) > 0 {
@@ -93,9 +93,9 @@ func TestSessionsComeInPages(t *testing.T) {
 }
 
 // locksIn asks for page after page of the locks at and below a name.
-func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]*LockInfo {
+func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]api.LockInfo {
 	t.Helper()
-	found := map[string]*LockInfo{}
+	found := map[string]api.LockInfo{}
 	for after := []byte(nil); ; {
 		reply, err := s.Inspector.ListLocks(t.Context(), prefix, id, after, 0)
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) ma
 		}
 		fits(t, len(reply.List), reply.bytes)
 		for _, l := range reply.List {
-			if found[l.Path] != nil {
+			if found[l.Path].Path != "" {
 				t.Errorf("%s is listed twice", l.Path)
 			}
 			found[l.Path] = l
@@ -151,13 +151,13 @@ func TestLocksComeInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
-		check := func(got map[string]*LockInfo, want []api.Name) {
+		check := func(got map[string]api.LockInfo, want []api.Name) {
 			t.Helper()
 			paths := map[string]bool{}
 			for _, name := range want {
 				paths[m.epoch.path(name)] = true
 			}
-			if !maps.EqualFunc(got, paths, func(*LockInfo, bool) bool { return true }) {
+			if !maps.EqualFunc(got, paths, func(api.LockInfo, bool) bool { return true }) {
 				t.Errorf("%d locks are listed, want %d", len(got), len(paths))
 			}
 		}
@@ -308,7 +308,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				var made []func()
 				for range maxPages {
-					done, err := m.Inspector.waitForPage(t.Context())
+					done, err := m.Inspector.beginPage(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -92,10 +93,10 @@ func TestOverviewAsksForRightsAfterTheWalk(t *testing.T) {
 		if len(o.Waits) != 5 || late == 0 {
 			t.Fatalf("%d locks are waited for, and session %v has come meanwhile", len(o.Waits), late)
 		}
-		i := slices.IndexFunc(o.Waits, func(l *LockInfo) bool { return l.Path == "/ls/local/lock-0" })
+		i := slices.IndexFunc(o.Waits, func(l api.LockInfo) bool { return l.Path == "/ls/local/lock-0" })
 		for _, w := range o.Waits[i].Waiters {
-			if w.Owner.Principal != "p" {
-				t.Errorf("session %v, which came during the walk, has no name: the state is older than the queue", w.Owner.Session)
+			if w.Principal != "p" {
+				t.Errorf("session %v, which came during the walk, has no name: the state is older than the queue", w.Session)
 			}
 		}
 		if len(o.Waits[i].Waiters) != 2 {
@@ -121,7 +122,7 @@ func TestOverviewHasABound(t *testing.T) {
 		}
 		size, largest := 0, 0
 		for _, l := range o.Waits {
-			size, largest = size+l.WireSize(), max(largest, l.WireSize())
+			size, largest = size+LockBytes(l), max(largest, LockBytes(l))
 		}
 		if size > api.MaxPageBytes+largest || size < api.MaxPageBytes/2 {
 			t.Errorf("the reply has %d bytes, and a page %d at most", size, api.MaxPageBytes)
@@ -163,20 +164,28 @@ func TestLongestAreListedOnce(t *testing.T) {
 			all = append(all, aged[int]{session.Instant(sinces[name]), name})
 		}
 		hidden, most := rapid.IntRange(0, 8).Draw(t, "hidden"), rapid.IntRange(1, 5).Draw(t, "most")
-		found, err := findLongest(context.Background(), all, most, func(name int) bool { return name != hidden })
+		found, more, err := findLongest(context.Background(), all, most, func(name int) bool { return name != hidden })
 		if err != nil {
 			t.Fatal(err)
 		}
 		delete(sinces, hidden)
 		listed := map[int]bool{}
-		for _, one := range found.list {
+		if !slices.IsSortedFunc(found, func(a, b aged[int]) int { return cmp.Compare(a.since, b.since) }) {
+			t.Fatalf("%v are not in order", found)
+		}
+		for _, one := range found {
 			if listed[one.what] || one.what == hidden {
 				t.Fatalf("%d is listed, and %v before", one.what, listed)
 			}
 			listed[one.what] = true
 		}
-		if len(listed) != min(most, len(sinces)) || len(listed)+found.more != len(sinces) {
-			t.Fatalf("%d are listed and %d counted of %d", len(listed), found.more, len(sinces))
+		for name, since := range sinces {
+			if !listed[name] && session.Instant(since) < found[len(found)-1].since {
+				t.Fatalf("%v are listed, and not %d since %d", found, name, since)
+			}
+		}
+		if len(listed) != min(most, len(sinces)) || len(listed)+more != len(sinces) {
+			t.Fatalf("%d are listed and %d counted of %d", len(listed), more, len(sinces))
 		}
 	})
 }

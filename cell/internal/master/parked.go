@@ -17,20 +17,14 @@ type parked struct {
 	resume func()     // nil before notify
 }
 
-func (p *parked) wake() {
-	p.mu.Lock()
-	p.woken = true
-	resume := p.resume
-	p.mu.Unlock()
-	if resume != nil {
-		resume()
-	}
-}
+func (p *parked) wake() { p.signal(&p.woken) }
 
 // hurry has the call answered now, even without events.
-func (p *parked) hurry() {
+func (p *parked) hurry() { p.signal(&p.due) }
+
+func (p *parked) signal(flag *bool) {
 	p.mu.Lock()
-	p.due = true
+	*flag = true
 	resume := p.resume
 	p.mu.Unlock()
 	if resume != nil {

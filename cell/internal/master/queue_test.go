@@ -79,7 +79,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 					w.offered = !w.offered
 				}
 			case 7:
-				gone := twin.where(func(w *waiter) bool { return w.absent && w.keep < now && !w.offered })
+				gone := twin.where(func(w *waiter) bool { end, absent := q.absent.At(w); return absent && end < now && !w.offered })
 				q.dropAbsent(now, 1000)
 				for _, key := range gone {
 					drop(key)
@@ -121,7 +121,8 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 			}
 		}
 	}
-	if got, want := keysOf(q.absent), twin.where(func(w *waiter) bool { return w.absent }); !slices.Equal(got, want) {
+	got := twin.where(func(w *waiter) bool { _, absent := q.absent.At(w); return absent })
+	if want := twin.where(func(w *waiter) bool { return w.absent }); !slices.Equal(got, want) || len(got) != q.absent.Len() {
 		t.Errorf("%v are absent, want %v", got, want)
 	}
 }

@@ -97,7 +97,9 @@ func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 		m.epoch.mu.held = func(time.Duration) { holds.Add(1) }
 		m.epoch.mu.Unlock()
 		holds.Store(0)
-		m.coherence.cutOff(ch, names)
+		m.epoch.mu.LockPatient()
+		m.coherence.cutOff(ch, names[0], m.epoch.clock())
+		m.epoch.mu.Unlock()
 		if n := int(holds.Load()); n < clients*len(names) {
 			t.Errorf("%d holds of the mutex, want one for each of %d clients and of %d names", n, clients, len(names))
 		}

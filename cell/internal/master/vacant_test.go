@@ -190,8 +190,8 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 				t.Fatal(err)
 			}
 			told, err := m.Inspector.Explain(t.Context(), got.Lock.Name)
-			if err != nil || !strings.Contains(told.Explanation[0], "in shared mode only for another 59s") {
-				t.Error(err, told.Explanation)
+			if err != nil || !strings.Contains(told.Sentences[0], "in shared mode only for another 59s") {
+				t.Error(err, told.Sentences)
 			}
 		}
 	})

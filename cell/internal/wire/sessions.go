@@ -276,38 +276,9 @@ func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionReque
 }
 
 func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
-	const op = "list sessions"
-	return onMaster(s, op, "", func(m *master.Master) (*pb.ListSessionsReply, error) {
-		if err := s.checkCell(q.GetCell()); err != nil {
-			return nil, err
-		}
-		marks := marksOf(ctx, m, op)
-		after, err := marks.open(q.GetAfter())
-		if err != nil {
-			return nil, err
-		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListSessions(ctx, api.SessionID(q.GetSession()), after, most(q))
-		if err != nil {
-			return nil, err
-		}
-		reply := &pb.ListSessionsReply{}
-		for _, info := range page.List {
-			reply.Sessions = append(reply.Sessions, sessionInfo(info))
-		}
-		reply.Next, err = marks.seal(page.Next)
-		return reply, err
+	return listing(ctx, s, "list sessions", "", q, func(in *master.Inspector, after []byte) (master.Page[api.SessionInfo], error) {
+		return in.ListSessions(ctx, api.SessionID(q.GetSession()), after, most(q))
+	}, func(page []api.SessionInfo, next []byte) *pb.ListSessionsReply {
+		return &pb.ListSessionsReply{Sessions: pb.Messages[pb.SessionInfo](page), Next: next}
 	})
-}
-
-func sessionInfo(s *master.SessionInfo) *pb.SessionInfo {
-	return &pb.SessionInfo{
-		Party:       pb.NewParty(s.Session),
-		LeaseNs:     int64(s.Lease),
-		LeftLeastNs: int64(s.LeftLeast),
-		LeftMostNs:  int64(s.LeftMost),
-		Handles:     uint32(s.Handles),
-		Locks:       uint32(s.Locks),
-		MayCache:    s.MayCache,
-		Unheard:     s.Unheard,
-	}
 }
