@@ -375,3 +375,7 @@ func (o *workOptions) notice(text string) { o.globals.notice(o.err, text) }
 
 // warn prints what needs action, also with --quiet.
 func (o *workOptions) warn(text string) { o.output.Notice(o.err, text) }
+
+// minCampaign is the minimum wait of elect, however short --wait is: an election without rivals takes several
+// operations.
+const minCampaign = time.Second
