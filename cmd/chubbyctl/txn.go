@@ -208,7 +208,10 @@ func (g *globals) presentNumber(cmd *cobra.Command, before, half, path string, n
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	stat, err := readNode(cmd.Context(), g.forCompletion(), p, (*client.Client).Stat)
-	return offer(half, []string{before + strconv.FormatUint(uint64(number(stat)), 10)}, err)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return withPrefix(half, []string{before + strconv.FormatUint(uint64(number(stat)), 10)}), cobra.ShellCompDirectiveNoFileComp
 }
 
 // maxFiles is the maximum of offered local files.

@@ -54,6 +54,11 @@ func (p *Page) Paragraph(m Meaning, sentence, first string) {
 	p.text.WriteString(p.Paint(m, p.Wrap(sentence, first)) + "\n")
 }
 
+// Sentence is Paragraph of a plain sentence, as fmt.Sprintf writes it, which may have text of others in it.
+func (p *Page) Sentence(format string, args ...any) {
+	p.Paragraph(Plain, Printable(fmt.Sprintf(format, args...)), "")
+}
+
 // Table adds the table that fill fills. Its arguments are those of NewTable.
 func (p *Page) Table(fill func(*Table), names ...string) {
 	t := p.format.NewTable(&p.text, names...)
