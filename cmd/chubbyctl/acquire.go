@@ -182,7 +182,7 @@ func newGuardianCommand() *cobra.Command {
 const guardianVerb = "guardian"
 
 func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (*heldLock, error) {
-	opening := client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.lockDelay}
+	opening := client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.terms.LockDelay}
 	if o.giveWay {
 		opening.Events = []api.EventKind{api.EventConflictingLock}
 	}

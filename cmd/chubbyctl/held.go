@@ -167,7 +167,7 @@ func (t *heldLock) loss() error {
 
 // giveUpLock gives the lock up. If the cell is silent it retries until the lease ends: a release saves the next
 // holder the lock-delay. After that little is gained, and others wait for the exit code.
-func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLock) {
+func (o *workOptions) giveUpLock(ctx context.Context, c tenure.Session, t *heldLock) {
 	if t.lock.Err() != nil {
 		return // it is lost already
 	}

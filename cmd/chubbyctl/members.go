@@ -224,7 +224,7 @@ Exit codes: as acquire.`, defaultKillAfter, exitLost, exitFailed),
 // validate checks the flags together. The grace period replaces a lock-delay: CMD may run while the session can
 // be saved.
 func (o *joinOptions) validate(given func(flag string) bool) error {
-	o.lockDelay = api.DefaultGrace
+	o.terms.LockDelay = api.DefaultGrace
 	switch {
 	case given("name") && o.name == "":
 		return usagef("--name is empty: what is the member to be called?")

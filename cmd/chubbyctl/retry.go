@@ -146,12 +146,6 @@ func endingSignals() []os.Signal {
 	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
-// sessionState is the part of client.Client that running a command needs.
-type sessionState interface {
-	Session() api.SessionID
-	tenure.Session
-}
-
 // environment returns CMD's environment: this process's, and what is held. With several locks, each lock's
 // variables have one line a lock, sorted by name.
 func (t *heldLock) environment(session api.SessionID) []string {
@@ -174,31 +168,13 @@ func (t *heldLock) environment(session api.SessionID) []string {
 	return tenure.Environment(own...)
 }
 
-// work is a held lock, with what may happen to it while CMD runs.
-type work struct {
-	name    string // the lock's, for people
-	lock    tenure.Lock
-	session sessionState
-	env     []string
-	changed <-chan struct{} // receives when the session enters or leaves jeopardy
-	heard   *lastHeard      // nil: nothing is known
-	request request         // another client's request; CMD is asked to end if the lock is given up for it
-}
-
-// terms returns how CMD runs and ends, by the flags.
-func (o *workOptions) terms() tenure.Terms {
-	return tenure.Terms{
-		LockDelay: o.lockDelay, KillAfter: o.killAfter, Scan: o.scan, Jeopardy: o.jeopardy, Safe: o.safe,
-		Guardian: guardianVerb, Verbose: o.verbose, Notice: o.notice, Warn: o.warn,
-	}
-}
-
-// supervise runs CMD while the lock is held. It returns tenure.NotBegun if CMD certainly did not begin.
-func (o *workOptions) supervise(w work) error {
-	err := tenure.Command{
-		Terms: o.terms(), Name: w.name, Lock: w.lock, Session: w.session, Program: o.program, Args: o.argv, Env: w.env,
-		Changed: w.changed, Heard: w.heard, Asked: w.request.asked, GivesUp: func() bool { return o.noticeRequest(w.request) },
-	}.Run(o.signals)
+// supervise runs CMD while the lock is held. CMD is asked to end if the lock is given up for a request. It
+// returns tenure.NotBegun if CMD certainly did not begin.
+func (o *workOptions) supervise(c tenure.Command, r request) error {
+	c.Terms, c.Program, c.Args = o.terms, o.program, o.argv
+	c.Guardian, c.Verbose, c.Notice, c.Warn = guardianVerb, o.verbose, o.notice, o.warn
+	c.Asked, c.GivesUp = r.asked, func() bool { return o.noticeRequest(r) }
+	err := c.Run(o.signals)
 	var ended *tenure.Ended
 	switch {
 	case !errors.As(err, &ended):
@@ -212,7 +188,7 @@ func (o *workOptions) supervise(w work) error {
 }
 
 func (o *workOptions) checkBudget(lease time.Duration) error {
-	if err := o.terms().Budget(lease).Check(); err != nil {
+	if err := o.terms.Budget(lease).Check(); err != nil {
 		return usagef("%s: %v", o.verb, err)
 	}
 	return nil
@@ -243,8 +219,8 @@ type lastHeard struct{ text atomic.Pointer[string] }
 
 // String returns the text after a colon, or "".
 func (h *lastHeard) String() string {
-	if h == nil || h.text.Load() == nil || *h.text.Load() == "" {
-		return ""
+	if text := h.text.Load(); text != nil && *text != "" {
+		return ": " + *text
 	}
-	return ": " + *h.text.Load()
+	return ""
 }
