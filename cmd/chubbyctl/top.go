@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -226,19 +225,6 @@ func addWait(t *term.Table, l client.LockInfo) {
 }
 
 func heldFor(h api.Holder) string { return term.Roughly(since(h.SinceUnix)) }
-
-// flushOr writes a table, or that it is empty, and how much more there is.
-func flushOr(t *term.Table, out io.Writer, rows int, none string, more int, of string) error {
-	if rows == 0 {
-		_, err := fmt.Fprintln(out, none)
-		return err
-	}
-	if err := t.Flush(); err != nil || more == 0 {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "and %d more %s\n", more, of)
-	return err
-}
 
 // paintMany shows a number of waiters, in colour if not 0.
 func paintMany(style term.Style, what string, n int) string {
