@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/misuse"
 )
 
 func (c *Console) functions() template.FuncMap {
@@ -36,6 +38,46 @@ func beginTable(columns ...string) template.HTML {
 		head += ">" + template.HTMLEscapeString(text) + "</th>"
 	}
 	return template.HTML(head + "</tr></thead>") //nolint:gosec // of the templates' own words
+}
+
+func waiting(l client.LockInfo) int { return len(l.Waiters) + l.MoreWaiters }
+
+// longestWait returns the longest wait for a lock.
+func longestWait(l client.LockInfo) (longest time.Duration) {
+	for _, w := range l.Waiters {
+		longest = max(longest, w.Waiting)
+	}
+	return longest
+}
+
+// lockState returns a lock's state in one word.
+func lockState(l client.LockInfo) string {
+	switch {
+	case l.Revoked != "":
+		return "revoked"
+	case len(l.Holders) > 0:
+		return l.Mode.String()
+	case l.Delayed > 0:
+		return "delayed"
+	}
+	return "free"
+}
+
+func howOften(f misuse.Finding) string {
+	switch {
+	case f.Lease > 0:
+		return "a lease of " + roughly(f.Lease)
+	case f.Share > 0:
+		return fmt.Sprintf("%s, %.0f %% of all", grouped(f.Count), 100*f.Share)
+	}
+	return grouped(f.Count)
+}
+
+func aSecond(f misuse.Finding) string {
+	if f.Lease > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", f.PerSecond())
 }
 
 func reversed[T any](list []T) []T {

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/misuse"
 )
 
 // pager is the place of a page in a listing, with the addresses of others.
@@ -55,8 +55,8 @@ type listing struct {
 	Pager pager
 }
 
-// fill fills in a page with a part of a listing, and returns how many rows it has.
-func fill[T any](ctx context.Context, content *listing, q *http.Request, ask func(ctx context.Context, after string, most int) ([]T, string, error)) (rows int, err error) {
+// listPage fills in a page with a part of a listing, and returns how many rows it has.
+func listPage[T any](ctx context.Context, content *listing, q *http.Request, ask func(ctx context.Context, after string, most int) ([]T, string, error)) (rows int, err error) {
 	if content.Pager, err = pagerOf(q); err != nil {
 		return 0, err
 	}
@@ -68,14 +68,14 @@ func fill[T any](ctx context.Context, content *listing, q *http.Request, ask fun
 func (c *Console) sessions(ctx context.Context, v *visitor, q *http.Request, p *page) error {
 	content := listing{Now: c.cfg.Wall()}
 	p.Content = &content
-	_, err := fill(ctx, &content, q, v.cell.SessionsPage)
+	_, err := listPage(ctx, &content, q, v.cell.SessionsPage)
 	return err
 }
 
 func quotas(ctx context.Context, v *visitor, q *http.Request, p *page) error {
 	content := listing{}
 	p.Content = &content
-	_, err := fill(ctx, &content, q, v.cell.QuotasPage)
+	_, err := listPage(ctx, &content, q, v.cell.QuotasPage)
 	p.Operator = isOperator(ctx, v)
 	return err
 }
@@ -98,7 +98,7 @@ func (c *Console) locks(ctx context.Context, v *visitor, q *http.Request, p *pag
 		under = path.String()
 		content.Under = under
 	}
-	rows, err := fill(ctx, &content.listing, q, func(ctx context.Context, after string, most int) ([]client.LockInfo, string, error) {
+	rows, err := listPage(ctx, &content.listing, q, func(ctx context.Context, after string, most int) ([]client.LockInfo, string, error) {
 		return v.cell.LocksPage(ctx, under, 0, after, most)
 	})
 	if err == nil && under != "" && rows == 0 {
@@ -106,29 +106,6 @@ func (c *Console) locks(ctx context.Context, v *visitor, q *http.Request, p *pag
 		content.Missing = errors.Is(missing, api.NotFound)
 	}
 	return err
-}
-
-func waiting(l client.LockInfo) int { return len(l.Waiters) + l.MoreWaiters }
-
-// longestWait returns the longest wait for a lock.
-func longestWait(l client.LockInfo) (longest time.Duration) {
-	for _, w := range l.Waiters {
-		longest = max(longest, w.Waiting)
-	}
-	return longest
-}
-
-// lockState returns a lock's state in one word.
-func lockState(l client.LockInfo) string {
-	switch {
-	case l.Revoked != "":
-		return "revoked"
-	case len(l.Holders) > 0:
-		return l.Mode.String()
-	case l.Delayed > 0:
-		return "delayed"
-	}
-	return "free"
 }
 
 // oneSession is the page of a session: what it holds, and what waits for it.
@@ -175,4 +152,28 @@ func (c *Console) oneSession(ctx context.Context, v *visitor, q *http.Request, p
 		}
 	}
 	return nil
+}
+
+// misusePage lists the clients that misuse the cell, by rule, like chubbyctl lint. The master decides what a
+// visitor sees: operators see everything.
+type misusePage struct {
+	misuse.Report
+	Broken [][]misuse.Finding // those of one kind together, the kind of the worst first
+}
+
+func (c *Console) misuse(ctx context.Context, v *visitor, _ *http.Request, p *page) (err error) {
+	content := misusePage{}
+	p.Content = &content
+	content.Report, err = v.cell.Lint(ctx, misuse.Options{Most: maxRows})
+	at := map[misuse.Kind]int{} // index of Broken
+	for _, f := range content.Findings {
+		i, ok := at[f.Kind]
+		if !ok {
+			i = len(content.Broken)
+			at[f.Kind] = i
+			content.Broken = append(content.Broken, nil)
+		}
+		content.Broken[i] = append(content.Broken[i], f)
+	}
+	return err
 }

@@ -32,14 +32,15 @@ func (g Guest) Introduce(to io.Writer) error {
 	return err
 }
 
-// hearGuest identifies a connection by its guest, if a member of the cell speaks for it.
+// hearGuest identifies a connection by its guest, if a member of the cell speaks for it. It hears the introduction
+// first, so that calls can be answered with what is wrong.
 func (c *heardConn) hearGuest(conn *tls.Conn) error {
+	guest, err := readGuest(conn)
+	if err != nil {
+		return err
+	}
 	//mutant: speaker, counts, err := "r1", func() bool { return true }, error(nil) //by TestSpeakers of ./cell
 	speaker, counts, err := c.certificates.Speaker(conn.ConnectionState().PeerCertificates)
-	var guest Guest
-	if err == nil {
-		guest, err = readGuest(conn)
-	}
 	if err == nil {
 		err = CheckPrincipal(guest.Principal)
 	}
