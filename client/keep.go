@@ -177,7 +177,11 @@ func (k *Keeper) closeLost(ctx context.Context) {
 	k.mu.Lock()
 	unused := slices.DeleteFunc(slices.Clone(k.lost), func(s *keptSession) bool { return s.users > 0 })
 	k.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+	limit := CleanupTime // a caller of Do waits
+	if k.forRenew {
+		limit = maxCloseTime
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	for _, s := range unused {
 		if !k.forRenew && !s.abandoned.Load() && errors.Is(s.client.Err(), EndedByCell) && len(s.client.handles.unreleasedLocks()) > 0 {
