@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(k.run())
 }
 
-// binaries is the directory into which TestMain has built chubbyd, chubbyctl, chubbyctl-queue and the election of
+// binaries is the directory into which TestMain has built chubbyd, chubbyctl, chubbyctl-recipes and the election of
 // the README.
 var binaries string
 
@@ -53,7 +53,7 @@ func build(m *testing.M) int {
 	binaries = dir
 	for _, args := range [][]string{
 		{"-o", dir, "../cmd/chubbyd", "../cmd/chubbyctl", "../examples/election"},
-		{"-C", "../contrib/recipes", "-o", dir, "./cmd/chubbyctl-queue"},
+		{"-C", "../contrib/recipes", "-o", dir, "./cmd/chubbyctl-recipes"},
 	} {
 		if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, out)

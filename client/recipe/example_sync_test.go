@@ -48,30 +48,6 @@ func ExampleSemaphore() {
 
 func convert(context.Context, string) {}
 
-// Eight processes compute in steps: none begins a step before all have ended the one before.
-func ExampleDoubleBarrier() {
-	ctx, c, done := connect()
-	if c == nil {
-		return
-	}
-	defer done()
-	b := recipe.NewDoubleBarrier(c, "/ls/foo/simulation", 8)
-	for range 3 {
-		p, err := b.Enter(ctx)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		compute(p.Context(), p.Round())
-		if err := p.Leave(ctx); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-}
-
-func compute(context.Context, uint64) {}
-
 // Many read an index; now and then one writes it anew.
 func ExampleRWLock() {
 	ctx, c, done := connect()

@@ -88,11 +88,6 @@ func TestExamplesRun(t *testing.T) {
 		}
 		done()
 		ExampleSemaphore()
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(ExampleDoubleBarrier)
-		}
-		all.Wait()
 		ExampleRWLock()
 		ExampleAcquireAll()
 		ExampleWatchConfig()

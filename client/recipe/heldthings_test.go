@@ -34,8 +34,6 @@ func TestWhatIsHeldSaysSo(t *testing.T) {
 		w.ok(err)
 		publication, err := Publish(w.ctx, c, "/ls/local/svc", Endpoint{Address: "one:1"})
 		w.ok(err)
-		pass, err := NewDoubleBarrier(c, "/ls/local/party", 1).Enter(w.ctx)
-		w.ok(err)
 		type held interface {
 			Context() context.Context
 			Err() error
@@ -43,7 +41,6 @@ func TestWhatIsHeldSaysSo(t *testing.T) {
 		all := map[string]held{
 			"/ls/local/sem/slot-000": permit, "/ls/local/rw": read, "/ls/local/rw2": write, "/ls/local/primary": primary, "several": locks,
 			"/ls/local/members/one": presence, "/ls/local/svc/one:1": publication,
-			"/ls/local/party/" + pass.name: pass,
 		}
 		check := func(ended bool) {
 			t.Helper()
@@ -88,11 +85,9 @@ func TestErrOfWhatIsHeldReadsTheClock(t *testing.T) {
 		w.ok(err)
 		presence, err := Announce(w.ctx, c, "/ls/local/members", "one", nil)
 		w.ok(err)
-		pass, err := NewDoubleBarrier(c, "/ls/local/party", 1).Enter(w.ctx)
-		w.ok(err)
 		w.Jump("h1", api.DefaultLease+api.DefaultGrace)
-		if locks.Err() == nil || presence.Err() == nil || pass.Err() == nil {
-			t.Errorf("%v, %v, %v", locks.Err(), presence.Err(), pass.Err())
+		if locks.Err() == nil || presence.Err() == nil {
+			t.Errorf("%v, %v", locks.Err(), presence.Err())
 		}
 	})
 }

@@ -41,10 +41,6 @@ func TestGivenBackWithEndedContext(t *testing.T) {
 			p, err := Campaign(w.ctx, c, "/ls/local/primary", CampaignOptions{Name: "name", LockDelay: delay})
 			return p.Resign, err
 		},
-		"double barrier": func(w *world, c *client.Client) (func(context.Context) error, error) {
-			p, err := NewDoubleBarrier(c, "/ls/local/double", 1).Enter(w.ctx)
-			return p.Leave, err
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

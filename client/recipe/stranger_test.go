@@ -58,40 +58,6 @@ func TestDeadCandidateIsRead(t *testing.T) {
 	})
 }
 
-// A participant that has died holds up nobody for longer than a lease, whether they leave or come, also if
-// somebody has its file open.
-func TestDeadParticipantIsRead(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		reader, four, five := w.dial("reader"), w.dial("h4"), w.dial("h5")
-		for _, leaves := range []bool{true, false} {
-			one, two := w.dial("h1"), w.dial("h2")
-			passes := w.party(2, one, two)
-			for _, p := range passes {
-				if p == nil {
-					t.Fatal("the round before is not over")
-				}
-				defer leave(w.ctx, w.read(reader, partyDir+"/"+p.name))
-			}
-			w.Expire(one.Session())
-			ctx, cancel := w.brief(verify + time.Second)
-			if leaves {
-				if err := passes[1].Leave(ctx); err != nil {
-					t.Errorf("Leave: %v", err)
-				}
-			} else {
-				w.Expire(two.Session())
-				began := time.Now()
-				w.party(2, four, five)
-				if took := time.Since(began); took > verify+time.Second {
-					t.Errorf("Enter took %v", took)
-				}
-			}
-			cancel()
-		}
-	})
-}
-
 // Files that are no candidate's count for nothing: permanent ones, and those that may not be read.
 func TestFilesAmongCandidates(t *testing.T) {
 	t.Parallel()

@@ -28,8 +28,8 @@ CHUBBY_CELLS ("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or
 ~/.config/chubby/cells.yaml; else from DNS; else, for a cell named nowhere, on this
 machine, where 'chubbyd dev' starts one.
 
-A verb that is not in the list is the program chubbyctl-VERB, beside chubbyctl or on PATH:
-'chubbyctl queue', for work queues, is chubbyctl-queue.
+A verb that is not in the list is the program chubbyctl-VERB, beside chubbyctl or on PATH.
+'chubbyctl queue', for work queues, and 'chubbyctl barrier' are chubbyctl-recipes.
 
 Exit codes are in 'chubbyctl help exit-codes', variables of the environment in 'chubbyctl
 help environment'.`,
@@ -59,7 +59,7 @@ help environment'.`,
 	}
 	root.SetFlagErrorFunc(explainFlagError)
 	g.addFlags(root.PersistentFlags())
-	addGrouped(root, "Locks", newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g),
+	addGrouped(root, "Locks", newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g),
 		newLocksCommand(g), newLockCommand(g), newHistoryCommand(g), newExplainCommand(g), newSequencerCommand(g))
 	addGrouped(root, "Files", newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newTxnCommand(g), newMkdirCommand(g), newRmCommand(g),
 		newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g))

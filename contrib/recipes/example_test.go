@@ -155,3 +155,25 @@ func ExampleHealthy() {
 	// servers: 0
 	// servers: 1
 }
+
+// Eight processes compute in steps: none begins a step before all have ended the one before.
+func ExampleDoubleBarrier() {
+	ctx, c, done := newSession()
+	defer done()
+	b := recipes.NewDoubleBarrier(c, "/ls/local/simulation", 1) // in a program more
+	for range 2 {
+		p, err := b.Enter(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("computing step", p.Round(), context.Cause(p.Context()))
+		if err := p.Leave(ctx); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	// Output:
+	// computing step 1 <nil>
+	// computing step 2 <nil>
+}

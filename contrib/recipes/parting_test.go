@@ -54,6 +54,10 @@ func TestGivenBackWithEndedContext(t *testing.T) {
 			}
 			return b.Lift, err
 		},
+		"double barrier": func(w *world, c *client.Client) (func(context.Context) error, error) {
+			p, err := NewDoubleBarrier(c, "/ls/local/double", 1).Enter(w.ctx)
+			return p.Leave, err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

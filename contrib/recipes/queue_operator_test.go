@@ -124,6 +124,22 @@ func TestTurnIsBroken(t *testing.T) {
 	})
 }
 
+// A pass says where it is, and reads the clock.
+func TestPassReadsTheClock(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		p, err := NewDoubleBarrier(w.dial("h1"), partyDir, 1).Enter(w.ctx)
+		w.ok(err)
+		if p.Path() != partyDir+"/"+p.name || p.Err() != nil || p.Done() != p.Context().Done() {
+			t.Errorf("%s: %v", p.Path(), p.Err())
+		}
+		w.Jump("h1", api.DefaultLease+api.DefaultGrace)
+		if p.Err() == nil {
+			t.Error("it does not know that it may be taken for dead")
+		}
+	})
+}
+
 // An item says where it is, that it is held, and why it is not any more.
 func TestItemSaysWhatItIs(t *testing.T) {
 	t.Parallel()

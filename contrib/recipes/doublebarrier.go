@@ -1,4 +1,4 @@
-package recipe
+package recipes
 
 import (
 	"context"
@@ -108,11 +108,16 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 
 func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, error) {
 	p := &Pass{b: b, name: memberPrefix + rand.Text()}
-	var err error
-	own := client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true}
-	if p.held, err = take(ctx, b.c, b.dir+"/"+p.name, own, api.Exclusive, false, client.Reason("participant of a double barrier")); err != nil {
+	own, err := b.c.Open(ctx, b.dir+"/"+p.name, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
+	if err != nil {
 		return nil, ended(ctx, err, "enter", b.dir)
 	}
+	l, err := own.Acquire(ctx, api.Exclusive, client.Reason("participant of a double barrier"))
+	if err != nil {
+		leave(ctx, own)
+		return nil, ended(ctx, err, "enter", b.dir)
+	}
+	p.held = &held{c: b.c, handle: own, lock: l}
 	if err := b.room(p); err != nil {
 		leave(ctx, p.held.handle)
 		return nil, err
@@ -151,8 +156,7 @@ func (b *DoubleBarrier) room(p *Pass) error {
 func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 	// The n-th participant asks the cell for the others' locks; the write checks its own.
 	alive := client.IfSequencer(p.held.lock.Sequencer())
-	return p.b.watch(ctx, "enter", func(s sight) (done bool, err error) {
-		dir, due := s.Handle, s.due
+	return p.b.watch(ctx, "enter", func(dir *client.Handle, due bool) (done bool, err error) {
 		err = p.b.change(ctx, file, func(s *party) (bool, error) {
 			_, member := s.Members[p.name]
 			switch {
@@ -242,8 +246,7 @@ func (p *Pass) leave(ctx context.Context) error {
 		return ended(ctx, err, "leave", p.b.dir)
 	}
 	defer leave(ctx, file)
-	return p.b.watch(ctx, "leave", func(s sight) (over bool, err error) {
-		dir, due := s.Handle, s.due
+	return p.b.watch(ctx, "leave", func(dir *client.Handle, due bool) (over bool, err error) {
 		err = p.b.change(ctx, file, func(s *party) (bool, error) {
 			switch {
 			case s.Round > p.round:
@@ -265,22 +268,48 @@ func (p *Pass) leave(ctx context.Context) error {
 	})
 }
 
-// watch calls look at once, at each change of the state or its members, and when due, until it is done.
-func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(s sight) (done bool, err error)) error {
-	watching := client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildModified, api.EventChildRemoved}}
-	for s, err := range follow(ctx, b.c, b.dir, watching) {
-		if err != nil {
-			return ended(ctx, err, op, b.dir)
-		}
-		if s.Handle == nil {
-			return &api.Error{Code: api.NotFound, Op: op, Path: b.dir, Message: "the directory of the double barrier was deleted while it was used"}
-		}
-		done, err := look(s)
-		if err != nil || done {
+// watch calls look at once, at each change of the state or its members, and when due, until it is done. It is due
+// once in each period of verify, as no event tells of the end of a session whose file another has open.
+func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(dir *client.Handle, due bool) (done bool, err error)) error {
+	dir, err := b.c.Open(ctx, b.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildModified, api.EventChildRemoved}})
+	if err != nil {
+		return ended(ctx, err, op, b.dir)
+	}
+	defer leave(ctx, dir)
+	for due := false; ; due = true {
+		if more, err := watchPeriod(ctx, dir, due, look); !more {
 			return ended(ctx, err, op, b.dir)
 		}
 	}
-	return nil
+}
+
+// watchPeriod is watch until the next look is due. It reports whether to go on.
+func watchPeriod(ctx context.Context, dir *client.Handle, due bool, look func(dir *client.Handle, due bool) (bool, error)) (more bool, err error) {
+	period, stop := context.WithTimeout(ctx, verify)
+	defer stop()
+	for {
+		if done, err := look(dir, due); done || err != nil {
+			return false, err
+		}
+		due = false
+		if err := awaitEvents(period, dir); err != nil {
+			return ctx.Err() == nil && period.Err() != nil, err
+		}
+	}
+}
+
+// awaitEvents waits for an event, and a moment for others that come with it.
+func awaitEvents(ctx context.Context, dir *client.Handle) error {
+	if _, err := dir.Next(ctx); err != nil {
+		return err
+	}
+	soon, cancel := context.WithTimeout(ctx, together)
+	defer cancel()
+	for {
+		if _, err := dir.Next(soon); err != nil {
+			return nil //nolint:nilerr // the moment is over, or the next call finds it again
+		}
+	}
 }
 
 // change changes the state by compare-and-swap. It calls edit with the present state until edit declines or

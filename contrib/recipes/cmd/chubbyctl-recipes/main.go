@@ -1,5 +1,5 @@
-// Command chubbyctl-queue puts items into the work queues of a cell, runs commands on them, and lists them. chubbyctl runs it for
-// 'chubbyctl queue': it has the same global flags, environment, exit codes and ways to print.
+// Command chubbyctl-recipes has the verbs of chubbyctl for the recipes of this module, which chubbyctl runs it for: queue and barrier. It
+// has the same global flags, environment, exit codes and ways to print.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 
-// guardianVerb has this program be the parent of a command that runs under an item.
+// guardianVerb makes this program the parent of a command that runs under an item.
 const guardianVerb = "guardian"
 
 func main() {
@@ -44,7 +44,7 @@ type globals struct {
 	tls       client.TLSFiles
 	tokenFile string
 	verbose   bool
-	quiet     bool // of take: nothing is said unless somebody has to act
+	quiet     bool // of queue take: nothing is said unless somebody has to act
 
 	out    *printer
 	stderr io.Writer
@@ -71,24 +71,12 @@ func (g *globals) run(ctx context.Context, args []string) int {
 
 func newRootCommand(g *globals) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "queue",
-		Short: "Put items into a work queue, run a command on them, list and retry them",
-		Long: `A work queue is a directory with a file for each item, whose lock a worker holds
-while it works, and which it deletes when it is done: so no item is lost, and no
-two work on one at a time. But an item whose worker dies is begun again: its work
-is to be such that it can be.
-
-Items of a higher priority come first, then those that were put first. An item
-that has been begun as often as --attempts of its worker allows, and is not done,
-is a dead letter: it stays, and nobody takes it, until somebody retries or
-discards it.
-
-Exit codes and variables: 'chubbyctl help exit-codes', 'chubbyctl help environment'.`,
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "chubbyctl queue"},
+		Use:               "chubbyctl",
+		Short:             "Work queues and double barriers",
 		Args:              cobra.ArbitraryArgs,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		RunE:              g.needsVerb,
+		RunE:              needsVerb,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return g.validate() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -106,23 +94,50 @@ Exit codes and variables: 'chubbyctl help exit-codes', 'chubbyctl help environme
 	flags.StringVar(&g.tls.Key, "key", "", "the key of --cert, a file in PEM")
 	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
-	root.AddCommand(newPutCommand(g), newTakeCommand(g), newListCommand(g),
-		newDeadLetterCommand(g, "retry", "Make dead letters items again", "is in the queue again", (*recipes.Queue).Retry),
-		newDeadLetterCommand(g, "discard", "Delete dead letters, with their data", "is deleted", (*recipes.Queue).Discard))
+	root.AddCommand(newQueueCommand(g), newBarrierCommand(g))
 	return root
 }
 
-// needsVerb is the action of a command line without a verb that there is.
-func (g *globals) needsVerb(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) > 0:
-		return usagef("queue: there is no command %q; 'chubbyctl queue put PATH DATA' puts an item into a work queue, "+
-			"and 'chubbyctl queue take PATH -- CMD' runs a command on the next item", args[0])
-	case g.json():
-		return usagef("chubbyctl queue needs one of the commands put, take, list, retry, discard")
+func newQueueCommand(g *globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "Put items into a work queue, run a command on them, list and retry them",
+		Long: `A work queue is a directory with a file for each item, whose lock a worker holds
+while it works, and which it deletes when it is done: so no item is lost, and no
+two work on one at a time. But an item whose worker dies is begun again: its work
+is to be such that it can be.
+
+Items of a higher priority come first, then those that were put first. An item
+that has been begun as often as --attempts of its worker allows, and is not done,
+is a dead letter: it stays, and nobody takes it, until somebody retries or
+discards it.
+
+Exit codes and variables: 'chubbyctl help exit-codes', 'chubbyctl help environment'.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0 && args[0] == "help":
+				about, _, err := cmd.Find(args[1:])
+				return cmp.Or(err, about.Help())
+			case len(args) > 0:
+				return usagef("queue: there is no command %q; 'chubbyctl queue put PATH DATA' puts an item into a work queue, "+
+					"and 'chubbyctl queue take PATH -- CMD' runs a command on the next item", args[0])
+			case g.json():
+				return usagef("chubbyctl queue needs one of the commands put, take, list, retry, discard")
+			}
+			return needsVerb(cmd, args)
+		},
 	}
+	cmd.AddCommand(newPutCommand(g), newTakeCommand(g), newListCommand(g),
+		newDeadLetterCommand(g, "retry", "Make dead letters items again", "is in the queue again", (*recipes.Queue).Retry),
+		newDeadLetterCommand(g, "discard", "Delete dead letters, with their data", "is deleted", (*recipes.Queue).Discard))
+	return cmd
+}
+
+// needsVerb is the action of a command line that has no verb.
+func needsVerb(cmd *cobra.Command, _ []string) error {
 	_ = cmd.Help() // the error below comes also if it cannot be written
-	return usagef("chubbyctl queue needs one of the commands above")
+	return usagef("%s needs one of the commands above", cmd.CommandPath())
 }
 
 func (g *globals) validate() error {
@@ -140,9 +155,9 @@ func (g *globals) validate() error {
 // json reports whether programs read what is printed.
 func (g *globals) json() bool { return g.output == "json" || g.output == "yaml" }
 
-// parseQueue reads the path of a queue. One that does not begin with /ls/CELL is in the default cell, and so is /ls/local/...: that is
+// parsePath reads the path of a recipe's directory. One that does not begin with /ls/CELL is in the default cell, and so is /ls/local/...: that is
 // the cell of --cell; or that of --servers, whatever its name is; or that of CHUBBY_CELL, which chubbyctl sets.
-func (g *globals) parseQueue(verb, text string) (api.Path, error) {
+func (g *globals) parsePath(verb, text string) (api.Path, error) {
 	text = strings.TrimSuffix(text, "/")
 	p, err := api.ParsePath(text)
 	named := err == nil || text == "" || strings.HasPrefix(text, "/"+api.Root+"/")
@@ -157,7 +172,7 @@ func (g *globals) parseQueue(verb, text string) (api.Path, error) {
 		p, err = api.ParsePath(strings.TrimSuffix("/"+api.Root+"/"+cell+"/"+strings.TrimPrefix(below, "/"), "/"))
 	}
 	if err == nil && p.IsRoot() {
-		err = usagef("queue %s: %v is the root directory of its cell; name a directory below it, as in %v/films", verb, p, p)
+		err = usagef("%s: %v is the root directory of its cell; name a directory below it, as in %v/name", verb, p, p)
 	}
 	return p, err
 }
@@ -175,8 +190,9 @@ func (g *globals) config(cell string) client.Config {
 	return cfg
 }
 
-// withQueue does something with a queue, in a session of its own, within --timeout.
-func (g *globals) withQueue(ctx context.Context, p api.Path, f func(ctx context.Context, c *client.Client, q *recipes.Queue) error) error {
+// withSession does something in a session of its own until it is done or interrupted. bound, which ends after --timeout, bounds the
+// opening, and calls that do not wait for others.
+func (g *globals) withSession(ctx context.Context, p api.Path, f func(ctx, bound context.Context, c *client.Client) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	bound, cancel := context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
@@ -186,7 +202,14 @@ func (g *globals) withQueue(ctx context.Context, p api.Path, f func(ctx context.
 		return orInterrupt(ctx, err)
 	}
 	defer closeSession(c)
-	return orInterrupt(ctx, f(bound, c, recipes.NewQueue(c, p.String(), recipes.QueueOptions{})))
+	return orInterrupt(ctx, f(ctx, bound, c))
+}
+
+// withQueue does something with a queue within --timeout.
+func (g *globals) withQueue(ctx context.Context, p api.Path, f func(ctx context.Context, c *client.Client, q *recipes.Queue) error) error {
+	return g.withSession(ctx, p, func(_, bound context.Context, c *client.Client) error {
+		return f(bound, c, recipes.NewQueue(c, p.String(), recipes.QueueOptions{}))
+	})
 }
 
 // closeSession ends a session. If that fails, it ends when its lease does; what was done remains.

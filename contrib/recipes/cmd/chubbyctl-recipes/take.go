@@ -119,7 +119,7 @@ func (o *takeOptions) validate(args []string, dash int) (err error) {
 	case len(o.reason) > api.MaxReason:
 		return usagef("--reason has %d bytes; at most %d are shown to others", len(o.reason), api.MaxReason)
 	}
-	if o.path, err = o.parseQueue("take", args[0]); err != nil {
+	if o.path, err = o.parsePath("queue take", args[0]); err != nil {
 		return err
 	}
 	if err := tenure.CheckSequencerFile(o.sequencerFile); err != nil {

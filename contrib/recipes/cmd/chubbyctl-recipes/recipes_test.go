@@ -35,9 +35,10 @@ func TestMain(m *testing.M) {
 type stage struct {
 	*testing.T
 	cell *celltest.Cell
+	verb string
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, verb string) *stage {
 	t.Helper()
 	cell, err := celltest.New(1)
 	if err != nil {
@@ -45,13 +46,13 @@ func newStage(t *testing.T) *stage {
 	}
 	t.Cleanup(cell.Close)
 	t.Setenv("CHUBBY_CELL", "local")
-	return &stage{t, cell}
+	return &stage{t, cell, verb}
 }
 
-// run runs a command line, of which want is the exit code, and returns what it wrote. Words with spaces are in quotes.
+// run runs a command line of the verb, of which want is the exit code, and returns what it wrote. Words with spaces are in quotes.
 func (s *stage) run(want int, line string) (out, said string) {
 	s.Helper()
-	var args []string
+	args := []string{s.verb}
 	for i, part := range strings.Split(line, "'") {
 		if i%2 == 1 {
 			args = append(args, part)
@@ -81,7 +82,7 @@ func (s *stage) says(want int, line, out, said string) string {
 }
 
 func TestItems(t *testing.T) {
-	s := newStage(t)
+	s := newStage(t, "queue")
 	s.says(0, "list /ls/local/films", "^$", "no such queue")
 	id := s.says(0, "put films film17", `^p0\.\w+\n$`, "^$")
 	s.says(0, "-o json put /ls/local/films film18 --priority 5", `^{"path":"/ls/local/films","id":"p5\.\w+","priority":5,"delay_s":0}\n$`, "^$")
@@ -107,7 +108,7 @@ func TestItems(t *testing.T) {
 }
 
 func TestTake(t *testing.T) {
-	s := newStage(t)
+	s := newStage(t, "queue")
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	told, file := filepath.Join(t.TempDir(), "told"), filepath.Join(t.TempDir(), "sequencer")
 	id := s.says(0, "put films film17", "", "")
@@ -128,6 +129,53 @@ func TestTake(t *testing.T) {
 	s.says(0, "-v retry films "+id, "^$", "is in the queue again")
 	s.says(0, "take films --attempts 2 --quiet -- sh -c 'test \"$(cat) $CHUBBY_ATTEMPT\" = \"film17 1\"'", "^$", "^$")
 	s.says(0, "list films", "^$", "has no items\n$")
+}
+
+func TestBarrier(t *testing.T) {
+	s := newStage(t, "barrier")
+	for line, said := range map[string]string{
+		"rollout": "--parties is missing", "rollout --parties 201": "--parties", "rollout --parties 2 --wait 0": "--wait",
+		"/ls/local --parties 2": "root directory", "a b --parties 2": "want 'chubbyctl barrier PATH",
+	} {
+		s.says(exitUsage, line, "", said)
+	}
+	s.says(exitWaited, "rollout --parties 2 --wait 1s", "^$", "fewer than 2 have come")
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		s.says(0, "rollout --parties 2 -v", "^$", "2 have come, in round 1")
+	}()
+	s.says(0, "rollout --parties 2 -o json", `^{"path":"/ls/local/rollout","parties":2,"round":1}\n$`, "")
+	<-first
+	s.says(exitUsage, "rollout --parties 3", "^$", "the directory says 2")
+	s.says(exitFailed, "/ls/local/no/where --parties 1", "^$", "mkdir -p")
+}
+
+// Who gives up at a barrier while the cell does not answer is not told that fewer have come: he may have been counted.
+func TestBarrierWithoutAnAnswer(t *testing.T) {
+	for what, want := range map[string]int{"--wait": exitWaited, "a signal": 130} {
+		synctest.Test(t, func(t *testing.T) {
+			cell := celltest.Start(t, 1)
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			defer interrupt(nil)
+			args := []string{"barrier", "/ls/local/rollout", "--parties", "2"}
+			if want == exitWaited {
+				args = append(args, "--wait", "5s")
+			} else {
+				time.AfterFunc(5*time.Second, func() { interrupt(interrupted{os.Interrupt}) })
+			}
+			time.AfterFunc(3*time.Second, func() { cell.Cut("web1") })
+			var told bytes.Buffer
+			g := newGlobals(&told, &told)
+			g.adapt = func(cfg *client.Config) {
+				cfg.Servers, cfg.Dialer, cfg.Clock = cell.Servers(), cell.DialFrom("web1"), cell.ClockOf("web1")
+			}
+			got := g.run(ctx, args)
+			if said := told.String(); got != want || !strings.Contains(said, "may have been counted") || strings.Contains(said, "; fewer than") {
+				t.Errorf("%s: exit code %d, want %d: %s", what, got, want, said)
+			}
+		})
+	}
 }
 
 // Where CMD has ended with 0, and the item is lost in the moment after, take does not say that the item is done. An item is back in its

@@ -1,6 +1,6 @@
 //go:build linux
 
-package recipe
+package recipes
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 )
 
 const partyDir = "/ls/local/party"
@@ -192,7 +193,7 @@ func TestDoubleBarrierStateIsDeleted(t *testing.T) {
 				if err := passes[1].Leave(ctx); api.CodeOf(err) != c.code {
 					t.Errorf("who came: %v", err)
 				}
-				if members, err := Members(w.ctx, operator, partyDir); err != nil || len(members) != 0 {
+				if members, err := recipe.Members(w.ctx, operator, partyDir); err != nil || len(members) != 0 {
 					t.Errorf("left behind: %v %v", members, err)
 				}
 				for _, p := range passes {

@@ -20,7 +20,7 @@ import (
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usagef("queue %s: want 'chubbyctl queue %s'; see '%s --help'", cmd.Name(), cmd.Use, cmd.CommandPath())
+			return usagef("want '%s'; see '%s --help'", cmd.UseLine(), cmd.CommandPath())
 		}
 		return nil
 	}
@@ -51,7 +51,7 @@ PATH' shows it, and putting it again may have it done twice.`, recipes.MaxItemSi
   chubbyctl queue put /ls/local/mails --delay 10m - <reminder.txt`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parseQueue("put", args[0])
+			p, err := g.parsePath("queue put", args[0])
 			switch {
 			case err != nil:
 				return err
@@ -125,7 +125,7 @@ last reason.`,
   chubbyctl -o json queue list /ls/local/films | jq 'select(.attempts > 2)'`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parseQueue("list", args[0])
+			p, err := g.parsePath("queue list", args[0])
 			if err != nil {
 				return err
 			}
@@ -248,7 +248,7 @@ All of them are tried; exit code %d if one of them is no dead letter.`, short, e
 		Example: fmt.Sprintf("  chubbyctl queue list /ls/local/films --dead -o json | jq -r .id |\n    xargs chubbyctl queue %s /ls/local/films", verb),
 		Args:    arguments(2, math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parseQueue(verb, args[0])
+			p, err := g.parsePath("queue "+verb, args[0])
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,203 @@
+//go:build linux
+
+package recipes
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// member returns the path of the file of a participant of the double barrier who holds its lock.
+func (w *world) member(c *client.Client, but string) string {
+	w.t.Helper()
+	for range 1000 {
+		locks, err := c.Cell().Locks(w.ctx, partyDir)
+		w.ok(err)
+		for _, l := range locks {
+			if len(l.Holders) > 0 && l.Path != but {
+				return l.Path
+			}
+		}
+		pass(10 * time.Millisecond)
+	}
+	w.t.Fatal("there is no participant")
+	return ""
+}
+
+// One who waits at a double barrier, and whose lock is taken away by an operator, is told, and keeps its
+// session.
+func TestParticipantIsBroken(t *testing.T) {
+	t.Parallel()
+	for _, now := range []bool{false, true} {
+		inSmallWorld(t, func(w *world) {
+			one, operator := w.dial("h1"), w.dial("operator")
+			entered := make(chan error, 1)
+			go func() {
+				_, err := NewDoubleBarrier(one, partyDir, 2).Enter(w.ctx)
+				entered <- err
+			}()
+			pass(5 * time.Second)
+			w.ok(operator.BreakLock(w.ctx, w.member(operator, ""), "a test", now))
+			select {
+			case err := <-entered:
+				if !errors.Is(err, api.LockLost) {
+					t.Errorf("Enter: %v", err)
+				}
+			case <-time.After(time.Second):
+				t.Error("Enter goes on with a member that is lost")
+			}
+			w.lives(one)
+			for _, p := range w.party(2, one, operator) {
+				if p == nil || p.Round() != 1 {
+					t.Errorf("%+v", p)
+				}
+			}
+		})
+	}
+}
+
+// One whose lock is taken away while it works is waited for until it has let go, also when those who wait
+// ask who lives.
+func TestParticipantIsBrokenInside(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
+		passes := w.party(2, one, two)
+		left := make(chan error, 1)
+		go func() { left <- passes[1].Leave(w.ctx) }()
+		pass(verify - 2*time.Second)
+		w.ok(operator.BreakLock(w.ctx, partyDir+"/"+passes[0].name, "a test", false))
+		<-passes[0].Context().Done()
+		select {
+		case err := <-left:
+			t.Fatalf("let out while the other had not let go: %v", err)
+		case <-time.After(3 * time.Second): // it takes some time to stop
+		}
+		w.ok(one.Err())
+		w.ok(passes[0].Leave(w.ctx))
+		w.ok(<-left)
+	})
+}
+
+// Whoever would be the n-th lets nobody in if its own lock was taken away in the last moment.
+func TestLastParticipantIsBroken(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		const way = 200 * time.Millisecond
+		w.Slow("h2", way)
+		one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
+		for i := range 32 {
+			ctx, cancel := w.brief(10 * time.Second)
+			type result struct {
+				pass *Pass
+				err  error
+				at   time.Time
+			}
+			enter := func(c *client.Client) chan result {
+				ch := make(chan result, 1)
+				go func() {
+					p, err := NewDoubleBarrier(c, partyDir, 2).Enter(ctx)
+					ch <- result{p, err, time.Now()}
+				}()
+				return ch
+			}
+			first := enter(one)
+			pass(time.Second)
+			mine := w.member(operator, "")
+			second := enter(two)
+			theirs := w.member(operator, mine)
+			pass(time.Duration(i) * way / 4)
+			broken := time.Now()
+			err := operator.BreakLock(w.ctx, theirs, "a test", true)
+			a, b := <-first, <-second
+			cancel()
+			if err == nil && a.err == nil && a.at.Sub(broken) > way/8 {
+				t.Errorf("%d: let in %v after the other was dead", i, a.at.Sub(broken))
+			}
+			var leaving sync.WaitGroup // one waits for the other
+			for _, r := range []result{a, b} {
+				if r.err == nil {
+					leaving.Go(func() {
+						ctx, cancel := w.brief(time.Minute)
+						defer cancel()
+						_ = r.pass.Leave(ctx)
+					})
+				}
+			}
+			leaving.Wait()
+		}
+	})
+}
+
+// A participant that has died holds up nobody for longer than a lease, whether they leave or come, also if
+// somebody has its file open.
+func TestDeadParticipantIsRead(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		reader, four, five := w.dial("reader"), w.dial("h4"), w.dial("h5")
+		for _, leaves := range []bool{true, false} {
+			one, two := w.dial("h1"), w.dial("h2")
+			passes := w.party(2, one, two)
+			for _, p := range passes {
+				if p == nil {
+					t.Fatal("the round before is not over")
+				}
+				defer leave(w.ctx, w.read(reader, partyDir+"/"+p.name))
+			}
+			w.Expire(one.Session())
+			ctx, cancel := w.brief(verify + time.Second)
+			if leaves {
+				if err := passes[1].Leave(ctx); err != nil {
+					t.Errorf("Leave: %v", err)
+				}
+			} else {
+				w.Expire(two.Session())
+				began := time.Now()
+				w.party(2, four, five)
+				if took := time.Since(began); took > verify+time.Second {
+					t.Errorf("Enter took %v", took)
+				}
+			}
+			cancel()
+		}
+	})
+}
+
+// A double barrier whose state could not name all participants is refused at once, before anybody waits in it.
+func TestDoubleBarrierOfALongPath(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		one, two := w.dial("h1"), w.dial("h2")
+		dir := "/ls/local"
+		for range 3 {
+			dir += "/" + strings.Repeat("ü", api.MaxComponent/2) // which takes three times its bytes in a sequencer
+			w.mkdir(one, dir)
+		}
+		ctx, cancel := w.brief(time.Minute)
+		defer cancel()
+		if _, err := NewDoubleBarrier(one, dir+"/big", MaxParty).Enter(ctx); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "shorter path") {
+			t.Errorf("%v", err)
+		}
+		if locks, err := two.Cell().LocksOf(w.ctx, one.Session()); err != nil || len(locks) != 0 {
+			t.Errorf("%v, %v", locks, err)
+		}
+		entered := make(chan error, 2)
+		for range 2 {
+			go func() {
+				p, err := NewDoubleBarrier(two, dir+"/small", 2).Enter(ctx)
+				if err == nil {
+					err = p.Leave(ctx)
+				}
+				entered <- err
+			}()
+		}
+		w.ok(<-entered)
+		w.ok(<-entered)
+	})
+}
