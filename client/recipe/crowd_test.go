@@ -15,17 +15,17 @@ func TestSemaphoresOfOneClient(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		const semaphores, slots = 20, 10
-		holder, c := w.dial("holder"), w.dial("c")
+		holder, c := w.Client("holder"), w.Client("c")
 		var held []*Permit
 		for i := range semaphores {
 			s := NewSemaphore(holder, fmt.Sprintf("/ls/local/s%02d", i), slots)
 			for range slots {
-				p, err := s.Acquire(w.ctx, SemaphoreOptions{})
-				w.ok(err)
+				p, err := s.Acquire(w.Ctx, SemaphoreOptions{})
+				w.OK(err)
 				held = append(held, p)
 			}
 		}
-		ctx, cancel := context.WithCancel(w.ctx)
+		ctx, cancel := context.WithCancel(w.Ctx)
 		had, done := make(chan int, semaphores), make(chan struct{}, semaphores)
 		for i := range semaphores {
 			go func() {
@@ -33,13 +33,13 @@ func TestSemaphoresOfOneClient(t *testing.T) {
 				p, err := NewSemaphore(c, fmt.Sprintf("/ls/local/s%02d", i), slots).Acquire(ctx, SemaphoreOptions{})
 				if err == nil {
 					had <- i
-					_ = p.Release(w.ctx)
+					_ = p.Release(w.Ctx)
 				}
 			}()
 		}
 		pass(time.Minute)
 		for i := range semaphores {
-			w.ok(held[i*slots+i%slots].Release(w.ctx))
+			w.OK(held[i*slots+i%slots].Release(w.Ctx))
 		}
 		pass(time.Minute)
 		if len(had) != semaphores {

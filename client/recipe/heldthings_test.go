@@ -14,26 +14,26 @@ import (
 func TestWhatIsHeldSaysSo(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
+		c := w.Client("h1")
 		for _, dir := range []string{"sem", "members", "svc"} {
-			w.mkdir(c, "/ls/local/"+dir)
+			w.Mkdir(c, "/ls/local/"+dir)
 		}
 		semaphore := NewSemaphore(c, "/ls/local/sem", 1)
-		permit, err := semaphore.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-		w.ok(err)
+		permit, err := semaphore.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+		w.OK(err)
 		lock := NewRWLock(c, "/ls/local/rw", RWLockOptions{LockDelay: NoLockDelay})
-		read, err := lock.RLock(w.ctx)
-		w.ok(err)
-		write, err := NewRWLock(c, "/ls/local/rw2", RWLockOptions{LockDelay: NoLockDelay}).Lock(w.ctx)
-		w.ok(err)
-		primary, err := Campaign(w.ctx, c, "/ls/local/primary", CampaignOptions{LockDelay: NoLockDelay})
-		w.ok(err)
-		locks, err := AcquireAll(w.ctx, c, []string{"/ls/local/a", "/ls/local/b"}, AllOptions{LockDelay: NoLockDelay})
-		w.ok(err)
-		presence, err := Announce(w.ctx, c, "/ls/local/members", "one", nil)
-		w.ok(err)
-		publication, err := Publish(w.ctx, c, "/ls/local/svc", Endpoint{Address: "one:1"})
-		w.ok(err)
+		read, err := lock.RLock(w.Ctx)
+		w.OK(err)
+		write, err := NewRWLock(c, "/ls/local/rw2", RWLockOptions{LockDelay: NoLockDelay}).Lock(w.Ctx)
+		w.OK(err)
+		primary, err := Campaign(w.Ctx, c, "/ls/local/primary", CampaignOptions{LockDelay: NoLockDelay})
+		w.OK(err)
+		locks, err := AcquireAll(w.Ctx, c, []string{"/ls/local/a", "/ls/local/b"}, AllOptions{LockDelay: NoLockDelay})
+		w.OK(err)
+		presence, err := Announce(w.Ctx, c, "/ls/local/members", "one", nil)
+		w.OK(err)
+		publication, err := Publish(w.Ctx, c, "/ls/local/svc", Endpoint{Address: "one:1"})
+		w.OK(err)
 		type held interface {
 			Context() context.Context
 			Err() error
@@ -71,7 +71,7 @@ func TestWhatIsHeldSaysSo(t *testing.T) {
 		check(false)
 		w.Expire(c.Session())
 		<-c.Done()
-		w.settle()
+		w.Settle()
 		check(true)
 	})
 }
@@ -80,11 +80,11 @@ func TestWhatIsHeldSaysSo(t *testing.T) {
 func TestErrOfWhatIsHeldReadsTheClock(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
-		locks, err := AcquireAll(w.ctx, c, []string{"/ls/local/a", "/ls/local/b"}, AllOptions{LockDelay: NoLockDelay})
-		w.ok(err)
-		presence, err := Announce(w.ctx, c, "/ls/local/members", "one", nil)
-		w.ok(err)
+		c := w.Client("h1")
+		locks, err := AcquireAll(w.Ctx, c, []string{"/ls/local/a", "/ls/local/b"}, AllOptions{LockDelay: NoLockDelay})
+		w.OK(err)
+		presence, err := Announce(w.Ctx, c, "/ls/local/members", "one", nil)
+		w.OK(err)
 		w.Jump("h1", api.DefaultLease+api.DefaultGrace)
 		if locks.Err() == nil || presence.Err() == nil {
 			t.Errorf("%v, %v", locks.Err(), presence.Err())

@@ -17,26 +17,17 @@ func TestEndOfANodeAmongTooManyEvents(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		// Caches would have the changes below wait for the host that is cut off.
 		open := func(host string) *client.Client {
-			cfg := w.config(host)
-			cfg.NoCache, cfg.Lease = true, api.MaxLease
-			c, err := client.New(w.ctx, cfg)
-			w.ok(err)
-			w.t.Cleanup(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				_ = c.Close(ctx) // it may be cut off
-			})
-			return c
+			return w.Client(host, func(cfg *client.Config) { cfg.NoCache, cfg.Lease = true, api.MaxLease })
 		}
 		a, operator := open("a"), open("operator")
-		p, err := Announce(w.ctx, a, up, "a", []byte("1"))
-		w.ok(err)
+		p, err := Announce(w.Ctx, a, up, "a", []byte("1"))
+		w.OK(err)
 		const busy, followed = "/ls/local/busy", "/ls/local/followed"
-		w.put(operator, busy, "0")
-		w.put(operator, followed, "old")
-		watched, err := a.Open(w.ctx, busy, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
-		w.ok(err)
-		ctx, cancel := context.WithCancel(w.ctx)
+		w.Put(operator, busy, "0")
+		w.Put(operator, followed, "old")
+		watched, err := a.Open(w.Ctx, busy, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
+		w.OK(err)
+		ctx, cancel := context.WithCancel(w.Ctx)
 		defer cancel()
 		values := make(chan string, 10)
 		go func() {
@@ -50,23 +41,23 @@ func TestEndOfANodeAmongTooManyEvents(t *testing.T) {
 				}
 			}
 		}()
-		w.sleep(time.Second)
+		pass(time.Second)
 
 		w.Cut("a")
-		h, err := operator.Open(w.ctx, busy, client.OpenOptions{Write: true})
-		w.ok(err)
+		h, err := operator.Open(w.Ctx, busy, client.OpenOptions{Write: true})
+		w.OK(err)
 		for range api.MaxEventQueue + 1 {
-			_, err := h.SetContents(w.ctx, []byte("1"))
-			w.ok(err)
+			_, err := h.SetContents(w.Ctx, []byte("1"))
+			w.OK(err)
 		}
-		w.rm(operator, up+"/a")
-		w.rm(operator, followed)
-		w.put(operator, followed, "new")
+		w.Rm(operator, up+"/a")
+		w.Rm(operator, followed)
+		w.Put(operator, followed, "new")
 		w.Heal("a")
-		w.settle()
+		w.Settle()
 
-		list, err := Members(w.ctx, operator, up)
-		w.ok(err)
+		list, err := Members(w.Ctx, operator, up)
+		w.OK(err)
 		if names(list) != "a=1" {
 			t.Errorf("announced: %q", names(list))
 		}
@@ -78,7 +69,7 @@ func TestEndOfANodeAmongTooManyEvents(t *testing.T) {
 		if last != "new" || a.Err() != nil {
 			t.Errorf("followed: %q; session %v", last, a.Err())
 		}
-		w.ok(watched.Close(w.ctx))
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(watched.Close(w.Ctx))
+		w.OK(p.Withdraw(w.Ctx))
 	})
 }

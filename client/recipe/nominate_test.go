@@ -17,8 +17,8 @@ func TestCandidatesHaveTheValueOfNow(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		p := w.primary(w.campaign("first", CampaignOptions{}))
 		pass(time.Second)
-		w.ok(p.SetValue(w.ctx, []byte("moved")))
-		list, err := Candidates(w.ctx, w.dial("operator"), office)
+		w.OK(p.SetValue(w.Ctx, []byte("moved")))
+		list, err := Candidates(w.Ctx, w.Client("operator"), office)
 		if err != nil || len(list) != 1 || string(list[0].Value) != "moved" || !list[0].Primary || list[0].Name != "first" {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -31,7 +31,7 @@ func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		const way = 100 * time.Millisecond
 		w.Slow("operator", way)
-		operator, both, other := w.dial("operator"), w.dial("both"), w.dial("other")
+		operator, both, other := w.Client("operator"), w.Client("both"), w.Client("other")
 		for i := range 8 {
 			first := w.primary(w.campaignOf(other, "first", CampaignOptions{}))
 			pass(time.Second)
@@ -40,15 +40,15 @@ func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 			b := w.campaignOf(both, "b", CampaignOptions{})
 			pass(time.Second)
 			nominated := make(chan error, 1)
-			go func() { nominated <- Nominate(w.ctx, operator, office, "b") }()
+			go func() { nominated <- Nominate(w.Ctx, operator, office, "b") }()
 			pass(time.Duration(i) * 3 * way)
-			w.ok(first.Resign(w.ctx))
+			w.OK(first.Resign(w.Ctx))
 			if err := <-nominated; err != nil && !errors.Is(err, api.NotFound) {
 				t.Errorf("%d: %v", i, err)
 			} else if err == nil {
 				pass(time.Second)
-				list, err := Candidates(w.ctx, other, office)
-				w.ok(err)
+				list, err := Candidates(w.Ctx, other, office)
+				w.OK(err)
 				for _, one := range list {
 					if one.Name == "b" && !one.Primary && !one.Chosen {
 						t.Errorf("%d: it was nominated, and is not: %s", i, summary(list))
@@ -59,7 +59,7 @@ func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 				select {
 				case p := <-k.won:
 					if p != nil {
-						w.ok(p.Resign(w.ctx))
+						w.OK(p.Resign(w.Ctx))
 					}
 				case <-time.After(time.Second):
 				}
@@ -73,9 +73,9 @@ func TestNominateAmongCandidatesOfOneSession(t *testing.T) {
 func TestCandidateOfTheGreatestValue(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("one"), w.dial("two")
+		one, two := w.Client("one"), w.Client("two")
 		campaign := func(size int) (*Primary, error) {
-			ctx, cancel := w.brief(time.Minute)
+			ctx, cancel := w.Brief(time.Minute)
 			defer cancel()
 			return Campaign(ctx, one, office, CampaignOptions{Name: "one", Value: bytes.Repeat([]byte("v"), size), Priority: 5})
 		}
@@ -84,17 +84,17 @@ func TestCandidateOfTheGreatestValue(t *testing.T) {
 		for ; errors.Is(err, api.TooLarge) && size > api.MaxContents-1000; p, err = campaign(size) {
 			size--
 		}
-		w.ok(err)
+		w.OK(err)
 		w.campaignOf(two, "two", CampaignOptions{})
 		pass(time.Second)
 		if n := w.queue(two); n != 1 {
 			t.Errorf("with a value of %d bytes, %d wait for the lock", size, n)
 		}
-		w.ok(Nominate(w.ctx, two, office, "two"))
+		w.OK(Nominate(w.Ctx, two, office, "two"))
 		pass(time.Second)
 		if !wasAsked(p) {
 			t.Error("the primary is not asked to make room")
 		}
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 	})
 }

@@ -24,17 +24,17 @@ type observation struct {
 }
 
 func (w *world) observe(host string) *observation {
-	w.t.Helper()
-	o, c := &observation{}, w.dial(host)
-	ctx, cancel := context.WithCancel(w.ctx)
+	w.T.Helper()
+	o, c := &observation{}, w.Client(host)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	var running sync.WaitGroup
 	o.stop = func() { cancel(); running.Wait() }
-	w.t.Cleanup(o.stop)
+	w.T.Cleanup(o.stop)
 	running.Go(func() {
 		for r, err := range Observe(ctx, c, office) {
 			if err != nil {
 				if ctx.Err() == nil {
-					w.t.Errorf("observe: %v", err)
+					w.T.Errorf("observe: %v", err)
 				}
 				return
 			}
@@ -83,45 +83,45 @@ func TestObserve(t *testing.T) {
 			}
 		}
 		expect("no file", "-")
-		script := w.dial("script")
-		w.put(script, office, "old")
+		script := w.Client("script")
+		w.Put(script, office, "old")
 		expect("a file", "")
-		h, err := script.Open(w.ctx, office, client.OpenOptions{Write: true})
-		w.ok(err)
-		l, err := h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		h, err := script.Open(w.Ctx, office, client.OpenOptions{Write: true})
+		w.OK(err)
+		l, err := h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		expect("a lock", "…")
 		late := w.observe("late")
 		if got := late.seen(); got != "old?" {
 			t.Errorf("who comes late sees %q", got)
 		}
 		for _, value := range []string{"one", "two", ""} {
-			_, err = h.SetContents(w.ctx, []byte(value))
-			w.ok(err)
+			_, err = h.SetContents(w.Ctx, []byte(value))
+			w.OK(err)
 			expect("a value", value)
 		}
-		w.put(script, office, "three")
+		w.Put(script, office, "three")
 		expect("a value", "three")
-		w.failOver()
+		w.Succeed()
 		expect("a fail-over", "")
-		w.ok(l.Release(w.ctx))
+		w.OK(l.Release(w.Ctx))
 		expect("a release", "-")
-		w.put(script, office, "nobody's")
+		w.Put(script, office, "nobody's")
 		expect("a value of nobody", "")
 		a := w.primary(w.campaign("a", CampaignOptions{LockDelay: NoLockDelay}))
 		b := w.campaign("b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
-		w.ok(a.Resign(w.ctx))
+		w.OK(a.Resign(w.Ctx))
 		p := w.primary(b)
 		time.Sleep(time.Second)
 		if got := strings.ReplaceAll(o.seen(), "… ", ""); got != "a b" {
 			t.Errorf("primaries: %q", got)
 		}
-		w.ok(w.dial("operator").BreakLock(w.ctx, office, "test", true))
-		w.rm(script, office)
+		w.OK(w.Client("operator").BreakLock(w.Ctx, office, "test", true))
+		w.Rm(script, office)
 		expect("a deletion", "-")
-		w.put(script, office, "again")
-		w.ok(p.Resign(w.ctx))
+		w.Put(script, office, "again")
+		w.OK(p.Resign(w.Ctx))
 		time.Sleep(time.Second)
 		_ = o.seen()
 		w.primary(w.campaign("c", CampaignOptions{LockDelay: NoLockDelay}))
@@ -142,22 +142,22 @@ func TestObserveLate(t *testing.T) {
 		if got := o.seen(); got != "first?" {
 			t.Errorf("at first: %q", got)
 		}
-		w.failOver()
-		w.ok(p.SetValue(w.ctx, []byte("changed")))
+		w.Succeed()
+		w.OK(p.SetValue(w.Ctx, []byte("changed")))
 		time.Sleep(20 * time.Second)
 		if got := o.seen(); got != "changed" {
 			t.Errorf("after a fail-over: %q", got)
 		}
 		w.Cut("observer")
-		w.ok(p.Resign(w.ctx))
-		script, err := w.dial("script").Open(w.ctx, office, client.OpenOptions{Write: true})
-		w.ok(err)
-		_, err = script.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		w.OK(p.Resign(w.Ctx))
+		script, err := w.Client("script").Open(w.Ctx, office, client.OpenOptions{Write: true})
+		w.OK(err)
+		_, err = script.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		killed := w.FailOver() // and all events are lost
 		w.Heal("observer")
 		w.Restart(killed)
-		w.settle()
+		w.Settle()
 		if got := o.seen(); got != "…" {
 			t.Errorf("a primary that has written nothing: %q", got)
 		}

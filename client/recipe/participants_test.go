@@ -19,13 +19,13 @@ func TestCandidatesInTheOrderOfTheQueue(t *testing.T) {
 		}
 		w.campaign("b", CampaignOptions{Priority: -1})
 		pass(time.Second)
-		list, err := Candidates(w.ctx, w.dial("operator"), office)
-		w.ok(err)
+		list, err := Candidates(w.Ctx, w.Client("operator"), office)
+		w.OK(err)
 		if got := summary(list); got != "first! z:1 m:1 a:1 y:1 b:5" {
 			t.Errorf("the candidates are %s", got)
 		}
 		for _, k := range all {
-			w.ok(p.Resign(w.ctx))
+			w.OK(p.Resign(w.Ctx))
 			pass(time.Second)
 			p = w.primary(k)
 		}

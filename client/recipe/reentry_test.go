@@ -24,14 +24,14 @@ const lockedPath = "/ls/local/locked"
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		var o LockedOptions
 		var other time.Time
 		var waiting sync.WaitGroup
 		var last time.Time
-		err := Locked(w.ctx, one, lockedPath, o, func(ctx context.Context) error {
+		err := Locked(w.Ctx, one, lockedPath, o, func(ctx context.Context) error {
 			waiting.Go(func() {
-				if err := Locked(w.ctx, two, lockedPath, o, func(context.Context) error { other = time.Now(); return nil }); err != nil {
+				if err := Locked(w.Ctx, two, lockedPath, o, func(context.Context) error { other = time.Now(); return nil }); err != nil {
 					t.Error(err)
 				}
 			})
@@ -51,7 +51,7 @@ func TestLocked(t *testing.T) {
 			if err := Locked(ctx, one, "/ls/elsewhere/locked", o, func(context.Context) error { return nil }); !errors.Is(err, api.WrongCell) {
 				t.Errorf("another cell: %v", err)
 			}
-			w.failOver()
+			w.Succeed()
 			if _, err := two.Acquire(ctx, lockedPath, client.Try()); !errors.Is(err, api.LockHeld) {
 				t.Errorf("another session: %v", err)
 			}
@@ -62,7 +62,7 @@ func TestLocked(t *testing.T) {
 			last = time.Now()
 			return nil
 		})
-		w.ok(err)
+		w.OK(err)
 		waiting.Wait()
 		if other.Before(last) {
 			t.Errorf("another had the lock %v before it was released", last.Sub(other))
@@ -81,7 +81,7 @@ func TestLockedByTwoNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer end(c)
+		defer func() { _ = c.Close(context.Background()) }()
 		ran := 0
 		err = Locked(ctx, c, "/ls/local/a", LockedOptions{}, func(ctx context.Context) error {
 			return Locked(ctx, c, "/ls/foo/a", LockedOptions{}, func(context.Context) error { ran++; return nil })
@@ -96,20 +96,20 @@ func TestLockedByTwoNames(t *testing.T) {
 func TestLockedOutlived(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		var o LockedOptions
 		var nested sync.WaitGroup
 		began := make(chan struct{})
 		var under context.Context
 		var stopped time.Time
-		err := Locked(w.ctx, one, lockedPath, o, func(ctx context.Context) error {
+		err := Locked(w.Ctx, one, lockedPath, o, func(ctx context.Context) error {
 			under = ctx
 			nested.Go(func() {
 				err := Locked(ctx, one, lockedPath, o, func(ctx context.Context) error {
 					close(began)
 					<-ctx.Done()
 					pass(5 * time.Second)
-					if _, err := two.Acquire(w.ctx, lockedPath, client.Try()); !errors.Is(err, api.LockHeld) {
+					if _, err := two.Acquire(w.Ctx, lockedPath, client.Try()); !errors.Is(err, api.LockHeld) {
 						t.Errorf("another session: %v", err)
 					}
 					stopped = time.Now()
@@ -122,7 +122,7 @@ func TestLockedOutlived(t *testing.T) {
 			<-began
 			return nil
 		})
-		w.ok(err)
+		w.OK(err)
 		nested.Wait()
 		if stopped.IsZero() {
 			t.Error("it returned before the function that was nested")
@@ -130,9 +130,9 @@ func TestLockedOutlived(t *testing.T) {
 		if err := Locked(under, one, lockedPath, o, func(context.Context) error { t.Error("it runs"); return nil }); !errors.Is(err, api.NotHeld) {
 			t.Errorf("under a lock that was released: %v", err)
 		}
-		l, err := two.Acquire(w.ctx, lockedPath, client.Try())
-		w.ok(err)
-		w.ok(l.Release(w.ctx))
+		l, err := two.Acquire(w.Ctx, lockedPath, client.Try())
+		w.OK(err)
+		w.OK(l.Release(w.Ctx))
 	})
 }
 
@@ -140,11 +140,11 @@ func TestLockedOutlived(t *testing.T) {
 func TestLockedLost(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, operator := w.dial("h1"), w.dial("operator")
+		one, operator := w.Client("h1"), w.Client("operator")
 		var o LockedOptions
-		err := Locked(w.ctx, one, lockedPath, o, func(outer context.Context) error {
+		err := Locked(w.Ctx, one, lockedPath, o, func(outer context.Context) error {
 			err := Locked(outer, one, lockedPath, o, func(ctx context.Context) error {
-				w.ok(operator.BreakLock(w.ctx, lockedPath, "a test", false))
+				w.OK(operator.BreakLock(w.Ctx, lockedPath, "a test", false))
 				<-ctx.Done()
 				return nil
 			})
@@ -161,11 +161,11 @@ func TestLockedLost(t *testing.T) {
 		}
 		func() {
 			defer func() { t.Log(fmt.Sprint("recovered: ", recover())) }()
-			_ = Locked(w.ctx, one, lockedPath, o, func(context.Context) error { panic("a test") })
+			_ = Locked(w.Ctx, one, lockedPath, o, func(context.Context) error { panic("a test") })
 		}()
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
-		w.ok(Locked(ctx, operator, lockedPath, o, func(context.Context) error { return nil })) // it was released
+		w.OK(Locked(ctx, operator, lockedPath, o, func(context.Context) error { return nil })) // it was released
 		if err := Locked(ctx, one, "locked", o, nil); !errors.Is(err, api.InvalidPath) {
 			t.Errorf("a bad path: %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -56,11 +57,11 @@ func TestSemaphoreResizeRandom(t *testing.T) {
 	t.Parallel()
 	const most = 4
 	inWorld(t, func(w *world) {
-		s := newStorm(w, most)
+		s := recipetest.NewStorm(w.World, most, *rounds)
 		all := &census{held: map[*Permit]bool{}}
 		for _, host := range []string{"a", "b", "c", "d", "e", "f"} {
-			s.live(host, func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.brief(time.Duration(r.IntN(20_000)) * time.Millisecond)
+			s.Live(host, func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.Brief(time.Duration(r.IntN(20_000)) * time.Millisecond)
 				defer cancel()
 				sem := NewSemaphore(c, semDir, 1+r.IntN(most))
 				acquire := sem.Acquire
@@ -72,15 +73,15 @@ func TestSemaphoreResizeRandom(t *testing.T) {
 					return err
 				}
 				all.enter(p)
-				all.look(w.t)
-				s.hold(p.Context(), r, "the semaphore")
-				all.look(w.t)
+				all.look(w.T)
+				s.Hold(p.Context(), r, "the semaphore", 1)
+				all.look(w.T)
 				all.leave(p)
 				return p.Release(context.WithoutCancel(ctx))
 			})
 		}
-		s.live("resizer", func(c *client.Client, r *rand.Rand) error {
-			ctx, cancel := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
+		s.Live("resizer", func(c *client.Client, r *rand.Rand) error {
+			ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
 			defer cancel()
 			n := 1 + r.IntN(most)
 			all.settle(0)
@@ -88,10 +89,10 @@ func TestSemaphoreResizeRandom(t *testing.T) {
 				return err
 			}
 			all.settle(n)
-			all.look(w.t)
+			all.look(w.T)
 			pass(time.Duration(r.IntN(5_000)) * time.Millisecond)
 			return nil
 		})
-		s.rage(0)
+		s.Rage(0, 0)
 	})
 }

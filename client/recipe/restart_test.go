@@ -49,14 +49,14 @@ func TestNameAfterACrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inSmallWorld(t, func(w *world) {
-				crashed := w.dial("crashed")
+				crashed := w.Client("crashed")
 				r := sign(crashed)
 				r.Host, r.PID = test.host, test.pid
-				_, err := announce(w.ctx, crashed, up, url.PathEscape(address), r, announceOptions{})
-				w.ok(err)
+				_, err := announce(w.Ctx, crashed, up, url.PathEscape(address), r, announceOptions{})
+				w.OK(err)
 				w.Cut("crashed")
 				began := time.Now()
-				err = test.again(w.ctx, w.dial("again"))
+				err = test.again(w.Ctx, w.Client("again"))
 				waited := time.Since(began)
 				switch {
 				case test.had && (err != nil || waited < api.DefaultLease/2 || waited > 2*api.DefaultLease):
@@ -73,18 +73,18 @@ func TestNameAfterACrash(t *testing.T) {
 func TestCandidateAfterACrash(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		crashed, again := w.dial("crashed"), w.dial("again")
+		crashed, again := w.Client("crashed"), w.Client("again")
 		r := sign(crashed)
 		r.Host = "elsewhere"
-		w.mkdir(crashed, candidatesOf(office))
-		_, err := announce(w.ctx, crashed, candidatesOf(office), "name", r, announceOptions{})
-		w.ok(err)
+		w.Mkdir(crashed, candidatesOf(office))
+		_, err := announce(w.Ctx, crashed, candidatesOf(office), "name", r, announceOptions{})
+		w.OK(err)
 		w.Cut("crashed")
-		if _, err := Campaign(w.ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name"}); !errors.Is(err, api.Exists) {
+		if _, err := Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name"}); !errors.Is(err, api.Exists) {
 			t.Errorf("without the option: %v", err)
 		}
-		p, err := Campaign(w.ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name", WaitForName: true})
-		w.ok(err)
-		w.ok(p.Resign(w.ctx))
+		p, err := Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name", WaitForName: true})
+		w.OK(err)
+		w.OK(p.Resign(w.Ctx))
 	})
 }

@@ -18,14 +18,14 @@ import (
 func TestWatchConfigOverAKeeper(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		writer := w.dial("writer")
-		k, err := client.Keep(w.ctx, w.config("h1"))
-		w.ok(err)
-		defer func() { w.ok(k.Close(context.Background())) }()
+		writer := w.Client("writer")
+		k, err := client.Keep(w.Ctx, w.ConfigOf("h1"))
+		w.OK(err)
+		defer func() { w.OK(k.Close(context.Background())) }()
 		mine := func() (id api.SessionID) {
 			t.Helper()
-			w.ok(k.Do(w.ctx, func(c *client.Client) error { id = c.Session(); return nil }))
-			list, err := writer.Cell().Sessions(w.ctx)
+			w.OK(k.Do(w.Ctx, func(c *client.Client) error { id = c.Session(); return nil }))
+			list, err := writer.Cell().Sessions(w.Ctx)
 			if err != nil || len(list) != 2 {
 				t.Errorf("%d sessions, %v; want the writer's and one", len(list), err)
 			}
@@ -34,9 +34,9 @@ func TestWatchConfigOverAKeeper(t *testing.T) {
 		var files []*ConfigFile[int]
 		for i := range 3 {
 			path := fmt.Sprintf("/ls/local/limit%d", i)
-			w.put(writer, path, fmt.Sprint(i))
-			f, err := WatchConfig(w.ctx, k, path, number, ConfigFileOptions[int]{})
-			w.ok(err)
+			w.Put(writer, path, fmt.Sprint(i))
+			f, err := WatchConfig(w.Ctx, k, path, number, ConfigFileOptions[int]{})
+			w.OK(err)
 			files = append(files, f)
 		}
 		for i, f := range files {
@@ -44,9 +44,9 @@ func TestWatchConfigOverAKeeper(t *testing.T) {
 		}
 		first := mine()
 		w.Expire(first)
-		w.settle()
+		w.Settle()
 		for i, f := range files {
-			w.put(writer, fmt.Sprintf("/ls/local/limit%d", i), fmt.Sprint(10+i))
+			w.Put(writer, fmt.Sprintf("/ls/local/limit%d", i), fmt.Sprint(10+i))
 			w.is(f, 10+i, true)
 		}
 		if mine() == first {
@@ -63,15 +63,15 @@ func TestWatchConfigOverAKeeper(t *testing.T) {
 
 		// An error of a function ends Renew, and not the session; the end of the Keeper ends it, too.
 		own := errors.New("the function's own error")
-		if err := k.Renew(w.ctx, func(context.Context, *client.Client) error { return own }); !errors.Is(err, own) || mine() != second {
+		if err := k.Renew(w.Ctx, func(context.Context, *client.Client) error { return own }); !errors.Is(err, own) || mine() != second {
 			t.Errorf("Renew: %v", err)
 		}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- k.Renew(w.ctx, func(ctx context.Context, _ *client.Client) error { <-ctx.Done(); return nil })
+			ended <- k.Renew(w.Ctx, func(ctx context.Context, _ *client.Client) error { <-ctx.Done(); return nil })
 		}()
 		pass(time.Second)
-		w.ok(k.Close(w.ctx))
+		w.OK(k.Close(w.Ctx))
 		if err := <-ended; !errors.Is(err, client.Closed) {
 			t.Errorf("after Close: %v", err)
 		}

@@ -14,22 +14,22 @@ import (
 func TestCandidatesBesideOneThatHasNotSaidYet(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("one")
-		h, err := c.Open(w.ctx, office, client.OpenOptions{Write: true, Create: client.File})
-		w.ok(err)
-		l, err := h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		c := w.Client("one")
+		h, err := c.Open(w.Ctx, office, client.OpenOptions{Write: true, Create: client.File})
+		w.OK(err)
+		l, err := h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		w.campaignOf(c, "one", CampaignOptions{Priority: 2})
 		w.campaign("two", CampaignOptions{Priority: 1})
 		pass(time.Second)
 		w.campaign("three", CampaignOptions{})
 		pass(time.Second)
-		w.ok(Nominate(w.ctx, c, office, "one"))
-		list, err := Candidates(w.ctx, c, office)
-		w.ok(err)
+		w.OK(Nominate(w.Ctx, c, office, "one"))
+		list, err := Candidates(w.Ctx, c, office)
+		w.OK(err)
 		if len(list) != 3 || !list[0].Primary || list[0].Rank != 0 || list[0].Chosen || list[1].Name != "two" || list[1].Rank != 1 || list[2].Rank != 2 {
 			t.Errorf("%+v", list)
 		}
-		w.ok(l.Release(w.ctx))
+		w.OK(l.Release(w.Ctx))
 	})
 }

@@ -17,19 +17,15 @@ func TestCandidateLosesItsNameWhileItStandsBack(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
-		cfg := w.config("low")
-		cfg.NoCache = true // so that nobody waits for it
-		c, err := client.New(w.ctx, cfg)
-		w.ok(err)
-		w.t.Cleanup(func() { end(c) })
+		c := w.Client("low", func(cfg *client.Config) { cfg.NoCache = true }) // so that nobody waits for it
 		low := w.campaignOf(c, "low", CampaignOptions{LockDelay: NoLockDelay})
 		pass(time.Second)
 		better := w.campaign("better", CampaignOptions{LockDelay: NoLockDelay, Priority: 1})
 		pass(time.Second)
 		w.waits(low, better)
 		w.Cut("low")
-		w.rm(p.c, candidatesOf(office)+"/low")
-		w.put(p.c, candidatesOf(office)+"/low", "a stranger's")
+		w.Rm(p.c, candidatesOf(office)+"/low")
+		w.Put(p.c, candidatesOf(office)+"/low", "a stranger's")
 		w.Heal("low")
 		pass(3 * time.Second)
 		select {

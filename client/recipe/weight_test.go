@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -20,20 +21,20 @@ import (
 func TestSemaphoreOfWeight(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		a, b := NewSemaphore(one, semDir, 4), NewSemaphore(two, semDir, 4)
 		var small []*Permit
 		for range 2 {
-			p, err := a.Acquire(w.ctx, SemaphoreOptions{})
-			w.ok(err)
+			p, err := a.Acquire(w.Ctx, SemaphoreOptions{})
+			w.OK(err)
 			small = append(small, p)
 		}
 		var e *api.Error
-		if _, err := b.TryAcquire(w.ctx, SemaphoreOptions{Weight: 3}); !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) != 2 {
+		if _, err := b.TryAcquire(w.Ctx, SemaphoreOptions{Weight: 3}); !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) != 2 {
 			t.Errorf("three of two: %v", err)
 		}
-		p, err := b.TryAcquire(w.ctx, SemaphoreOptions{Weight: 2}) // nothing is left of the one before
-		w.ok(err)
+		p, err := b.TryAcquire(w.Ctx, SemaphoreOptions{Weight: 2}) // nothing is left of the one before
+		w.OK(err)
 		if got := slices.Sorted(slices.Values(append(p.Slots(), small[0].Slot(), small[1].Slot()))); fmt.Sprint(got) != "[0 1 2 3]" || p.Slot() != p.Slots()[0] || len(p.Locks()) != 2 {
 			t.Errorf("the slots are %v", got)
 		}
@@ -42,7 +43,7 @@ func TestSemaphoreOfWeight(t *testing.T) {
 		var waits sync.WaitGroup
 		wait := func(s *Semaphore, name string, weight int) {
 			waits.Go(func() {
-				p, err := s.Acquire(w.ctx, SemaphoreOptions{Weight: weight})
+				p, err := s.Acquire(w.Ctx, SemaphoreOptions{Weight: weight})
 				if err != nil {
 					t.Error(err)
 					return
@@ -51,7 +52,7 @@ func TestSemaphoreOfWeight(t *testing.T) {
 				order = append(order, name)
 				mu.Unlock()
 				pass(time.Second)
-				if err := p.Release(w.ctx); err != nil {
+				if err := p.Release(w.Ctx); err != nil {
 					t.Error(err)
 				}
 			})
@@ -59,83 +60,73 @@ func TestSemaphoreOfWeight(t *testing.T) {
 		}
 		wait(a, "all", 4)
 		wait(b, "one", 1)
-		w.ok(small[0].Release(w.ctx))
+		w.OK(small[0].Release(w.Ctx))
 		pass(10 * time.Second) // the slot that is free is for the one that came first
-		w.ok(p.Release(w.ctx))
+		w.OK(p.Release(w.Ctx))
 		pass(10 * time.Second)
-		w.ok(small[1].Release(w.ctx))
+		w.OK(small[1].Release(w.Ctx))
 		waits.Wait()
 		if fmt.Sprint(order) != "[all one]" {
 			t.Errorf("the order is %v", order)
 		}
 		for _, weight := range []int{-1, 5} {
-			if _, err := a.Acquire(w.ctx, SemaphoreOptions{Weight: weight}); !errors.Is(err, api.InvalidArgument) {
+			if _, err := a.Acquire(w.Ctx, SemaphoreOptions{Weight: weight}); !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("a weight of %d: %v", weight, err)
 			}
 		}
-		p, err = a.Acquire(w.ctx, SemaphoreOptions{Weight: 4})
-		w.ok(err)
-		ctx, cancel := w.brief(time.Second)
+		p, err = a.Acquire(w.Ctx, SemaphoreOptions{Weight: 4})
+		w.OK(err)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
 		if _, err := b.Acquire(ctx, SemaphoreOptions{Weight: 2}); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("until the deadline: %v", err)
 		}
-		w.ok(two.BreakLock(w.ctx, semDir+"/"+slotName(2), "a test", false))
+		w.OK(two.BreakLock(w.Ctx, semDir+"/"+slotName(2), "a test", false))
 		began := time.Now()
-		w.over(p)
+		w.Ends(p)
 		if err, took := p.Err(), time.Since(began); !errors.Is(err, api.LockLost) || took > time.Second {
 			t.Errorf("one of four was taken away: %v, after %v", err, took)
 		}
-		if err := p.Release(w.ctx); !errors.Is(err, api.LockLost) {
+		if err := p.Release(w.Ctx); !errors.Is(err, api.LockLost) {
 			t.Errorf("released: %v", err)
 		}
-		_, err = b.TryAcquire(w.ctx, SemaphoreOptions{Weight: 4})
-		w.ok(err)
-		w.lives(one)
+		_, err = b.TryAcquire(w.Ctx, SemaphoreOptions{Weight: 4})
+		w.OK(err)
+		w.Lives(one)
 	})
-}
-
-// over waits until something has ended, for longer than a name is waited for.
-func (w *world) over(of interface{ Done() <-chan struct{} }) {
-	w.t.Helper()
-	select {
-	case <-of.Done():
-	case <-time.After(2 * inherit):
-		w.t.Error("it has not ended")
-	}
 }
 
 // Who has some slots, and loses his turn, does not wait with them for who has the others.
 func TestSemaphoreOfWeightLosesItsTurn(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
-		theirs, err := two.Acquire(w.ctx, semDir+"/"+slotName(1)) // there is no such directory yet
+		one, two := w.Client("h1"), w.Client("h2")
+		theirs, err := two.Acquire(w.Ctx, semDir+"/"+slotName(1)) // there is no such directory yet
 		if err == nil {
 			t.Fatal(theirs)
 		}
-		w.mkdir(two, semDir)
-		theirs, err = two.Acquire(w.ctx, semDir+"/"+slotName(1))
-		w.ok(err)
+		w.Mkdir(two, semDir)
+		theirs, err = two.Acquire(w.Ctx, semDir+"/"+slotName(1))
+		w.OK(err)
 		had := make(chan *Permit)
 		go func() {
-			p, err := NewSemaphore(one, semDir, 2).Acquire(w.ctx, SemaphoreOptions{Weight: 2})
+			p, err := NewSemaphore(one, semDir, 2).Acquire(w.Ctx, SemaphoreOptions{Weight: 2})
 			if err != nil {
 				t.Error(err)
 			}
 			had <- p
 		}()
 		pass(time.Second)
-		w.ok(two.BreakLock(w.ctx, semDir+"/"+turnstileName, "a test", false))
-		ctx, cancel := w.brief(time.Minute)
+		w.OK(two.BreakLock(w.Ctx, semDir+"/"+turnstileName, "a test", false))
+		ctx, cancel := w.Brief(time.Minute)
 		defer cancel()
 		// One who was let through as well.
 		other, err := two.Acquire(ctx, semDir+"/"+slotName(0))
-		w.ok(err)
-		w.ok(other.Release(w.ctx))
-		w.ok(theirs.Release(w.ctx))
-		w.ok((<-had).Release(w.ctx))
-		w.lives(one)
+		w.OK(err)
+		w.OK(other.Release(w.Ctx))
+		w.OK(theirs.Release(w.Ctx))
+		w.OK((<-had).Release(w.Ctx))
+		w.Lives(one)
 	})
 }
 
@@ -144,18 +135,18 @@ func TestSemaphoreOfWeightLosesASlot(t *testing.T) {
 	t.Parallel()
 	for _, free := range []bool{true, false} {
 		inSmallWorld(t, func(w *world) {
-			one, two := w.dial("h1"), w.dial("h2")
+			one, two := w.Client("h1"), w.Client("h2")
 			sem := NewSemaphore(two, semDir, 2)
-			p, err := sem.Acquire(w.ctx, SemaphoreOptions{})
-			w.ok(err)
+			p, err := sem.Acquire(w.Ctx, SemaphoreOptions{})
+			w.OK(err)
 			var other *Permit
 			if !free {
-				other, err = sem.Acquire(w.ctx, SemaphoreOptions{})
-				w.ok(err)
+				other, err = sem.Acquire(w.Ctx, SemaphoreOptions{})
+				w.OK(err)
 			}
 			had := make(chan *Permit)
 			go func() {
-				p, err := NewSemaphore(one, semDir, 2).Acquire(w.ctx, SemaphoreOptions{Weight: 2})
+				p, err := NewSemaphore(one, semDir, 2).Acquire(w.Ctx, SemaphoreOptions{Weight: 2})
 				if err != nil {
 					t.Error(err)
 				}
@@ -163,19 +154,19 @@ func TestSemaphoreOfWeightLosesASlot(t *testing.T) {
 			}()
 			pass(time.Second)
 			if !free {
-				w.ok(other.Release(w.ctx))
+				w.OK(other.Release(w.Ctx))
 				pass(time.Second)
 			}
-			w.ok(two.BreakLock(w.ctx, semDir+"/"+slotName(1-p.Slot()), "a test", false))
+			w.OK(two.BreakLock(w.Ctx, semDir+"/"+slotName(1-p.Slot()), "a test", false))
 			pass(time.Second) // well before the end of the lease, which is not extended as long as it is not let go of
-			x, err := two.Cell().Explain(w.ctx, semDir+"/"+slotName(1-p.Slot()))
-			w.ok(err)
+			x, err := two.Cell().Explain(w.Ctx, semDir+"/"+slotName(1-p.Slot()))
+			w.OK(err)
 			if x.Lock.Revoked != "" || len(x.Lock.Holders) != 1 {
 				t.Errorf("the slot was taken away, and is %+v", x.Lock)
 			}
-			w.lives(one)
-			w.ok(p.Release(w.ctx))
-			w.ok((<-had).Release(w.ctx))
+			w.Lives(one)
+			w.OK(p.Release(w.Ctx))
+			w.OK((<-had).Release(w.Ctx))
 		})
 	}
 }
@@ -185,10 +176,10 @@ func TestSemaphoreOfWeightRandom(t *testing.T) {
 	t.Parallel()
 	const n, clients = 4, 6
 	inWorld(t, func(w *world) {
-		s := newStorm(w, 1)
+		s := recipetest.NewStorm(w.World, 1, *rounds)
 		for i := range clients {
-			s.live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.brief(10 * time.Minute)
+			s.Live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.Brief(10 * time.Minute)
 				defer cancel()
 				sem := NewSemaphore(c, semDir, n)
 				acquire := sem.Acquire
@@ -202,25 +193,21 @@ func TestSemaphoreOfWeightRandom(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				s.holdAll(p, r)
+				holdAll(s, p, r)
 				return p.Release(context.WithoutCancel(ctx))
 			})
 		}
-		s.rage(0)
-		if s.model.total < *rounds/4 {
-			t.Errorf("only %d holds in %d rounds", s.model.total, *rounds)
-		}
+		s.Rage(0, *rounds/4)
 	})
 }
 
 // holdAll notes that the slots of a permit are held for some time, or until its context ends.
-func (s *storm) holdAll(p *Permit, r *rand.Rand) {
+func holdAll(s *recipetest.Storm, p *Permit, r *rand.Rand) {
 	if p.Context().Err() != nil {
 		return
 	}
 	for _, slot := range p.Slots() {
-		one := s.model.begin(slotName(slot))
-		defer one.end()
+		defer s.Model.Begin(slotName(slot), 1)()
 	}
 	select {
 	case <-p.Done():

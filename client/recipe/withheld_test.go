@@ -18,30 +18,30 @@ import (
 func TestWhatIsDoneWhileItMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("author")
-		w.put(c, "/ls/local/acl/authors", "author\n")
-		w.put(c, "/ls/local/acl/all", "author\nreader\n")
+		c := w.Client("author")
+		w.Put(c, "/ls/local/acl/authors", "author\n")
+		w.Put(c, "/ls/local/acl/all", "author\nreader\n")
 		const file, dir = "/ls/local/file", "/ls/local/dir"
-		w.put(c, file, "host:1")
-		w.mkdir(c, dir)
+		w.Put(c, file, "host:1")
+		w.Mkdir(c, dir)
 		permit := func(list string, paths ...string) {
 			for _, path := range paths {
-				h, err := c.Open(w.ctx, path, client.OpenOptions{ChangeACL: true})
-				w.ok(err)
-				_, err = h.SetACL(w.ctx, api.ACL{Read: list, Write: list, Change: list})
-				w.ok(err)
-				w.ok(h.Close(w.ctx))
+				h, err := c.Open(w.Ctx, path, client.OpenOptions{ChangeACL: true})
+				w.OK(err)
+				_, err = h.SetACL(w.Ctx, api.ACL{Read: list, Write: list, Change: list})
+				w.OK(err)
+				w.OK(h.Close(w.Ctx))
 			}
 		}
 		permit("all", file, dir)
-		l, err := c.Acquire(w.ctx, file)
-		w.ok(err)
+		l, err := c.Acquire(w.Ctx, file)
+		w.OK(err)
 
-		reader := w.dial("reader")
-		f, err := WatchConfig(w.ctx, w.config("reader"), file, func(text []byte) (string, error) { return string(text), nil }, ConfigFileOptions[string]{})
-		w.ok(err)
+		reader := w.Client("reader")
+		f, err := WatchConfig(w.Ctx, w.ConfigOf("reader"), file, func(text []byte) (string, error) { return string(text), nil }, ConfigFileOptions[string]{})
+		w.OK(err)
 		defer f.Close()
-		ctx, cancel := context.WithCancel(w.ctx)
+		ctx, cancel := context.WithCancel(w.Ctx)
 		var running sync.WaitGroup
 		var watched, observed string
 		var members []Member
@@ -76,9 +76,9 @@ func TestWhatIsDoneWhileItMayNotBeRead(t *testing.T) {
 		})
 		pass(time.Second)
 		permit("authors", file, dir)
-		w.put(c, file, "host:2")
-		p, err := Announce(w.ctx, c, dir, "a", nil)
-		w.ok(err)
+		w.Put(c, file, "host:2")
+		p, err := Announce(w.Ctx, c, dir, "a", nil)
+		w.OK(err)
 		permit("all", dir+"/a", file, dir)
 		pass(verify + time.Second)
 		if f.Value() != "host:2" || !f.Fresh() {
@@ -92,7 +92,7 @@ func TestWhatIsDoneWhileItMayNotBeRead(t *testing.T) {
 		if len(members) != 1 || !slices.EqualFunc(endpoints, []Endpoint{{Address: "host:2"}}, Endpoint.Equal) {
 			t.Errorf("WatchMembers has told %v last, and WatchEndpoints %v", members, endpoints)
 		}
-		w.ok(p.Withdraw(w.ctx))
-		w.ok(l.Release(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
+		w.OK(l.Release(w.Ctx))
 	})
 }

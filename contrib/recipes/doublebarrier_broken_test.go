@@ -15,10 +15,10 @@ import (
 
 // member returns the path of the file of a participant of the double barrier who holds its lock.
 func (w *world) member(c *client.Client, but string) string {
-	w.t.Helper()
+	w.T.Helper()
 	for range 1000 {
-		locks, err := c.Cell().Locks(w.ctx, partyDir)
-		w.ok(err)
+		locks, err := c.Cell().Locks(w.Ctx, partyDir)
+		w.OK(err)
 		for _, l := range locks {
 			if len(l.Holders) > 0 && l.Path != but {
 				return l.Path
@@ -26,7 +26,7 @@ func (w *world) member(c *client.Client, but string) string {
 		}
 		pass(10 * time.Millisecond)
 	}
-	w.t.Fatal("there is no participant")
+	w.T.Fatal("there is no participant")
 	return ""
 }
 
@@ -36,14 +36,14 @@ func TestParticipantIsBroken(t *testing.T) {
 	t.Parallel()
 	for _, now := range []bool{false, true} {
 		inSmallWorld(t, func(w *world) {
-			one, operator := w.dial("h1"), w.dial("operator")
+			one, operator := w.Client("h1"), w.Client("operator")
 			entered := make(chan error, 1)
 			go func() {
-				_, err := NewDoubleBarrier(one, partyDir, 2).Enter(w.ctx)
+				_, err := NewDoubleBarrier(one, partyDir, 2).Enter(w.Ctx)
 				entered <- err
 			}()
 			pass(5 * time.Second)
-			w.ok(operator.BreakLock(w.ctx, w.member(operator, ""), "a test", now))
+			w.OK(operator.BreakLock(w.Ctx, w.member(operator, ""), "a test", now))
 			select {
 			case err := <-entered:
 				if !errors.Is(err, api.LockLost) {
@@ -52,7 +52,7 @@ func TestParticipantIsBroken(t *testing.T) {
 			case <-time.After(time.Second):
 				t.Error("Enter goes on with a member that is lost")
 			}
-			w.lives(one)
+			w.Lives(one)
 			for _, p := range w.party(2, one, operator) {
 				if p == nil || p.Round() != 1 {
 					t.Errorf("%+v", p)
@@ -67,21 +67,21 @@ func TestParticipantIsBroken(t *testing.T) {
 func TestParticipantIsBrokenInside(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
+		one, two, operator := w.Client("h1"), w.Client("h2"), w.Client("operator")
 		passes := w.party(2, one, two)
 		left := make(chan error, 1)
-		go func() { left <- passes[1].Leave(w.ctx) }()
+		go func() { left <- passes[1].Leave(w.Ctx) }()
 		pass(verify - 2*time.Second)
-		w.ok(operator.BreakLock(w.ctx, partyDir+"/"+passes[0].name, "a test", false))
+		w.OK(operator.BreakLock(w.Ctx, partyDir+"/"+passes[0].name, "a test", false))
 		<-passes[0].Context().Done()
 		select {
 		case err := <-left:
 			t.Fatalf("let out while the other had not let go: %v", err)
 		case <-time.After(3 * time.Second): // it takes some time to stop
 		}
-		w.ok(one.Err())
-		w.ok(passes[0].Leave(w.ctx))
-		w.ok(<-left)
+		w.OK(one.Err())
+		w.OK(passes[0].Leave(w.Ctx))
+		w.OK(<-left)
 	})
 }
 
@@ -91,9 +91,9 @@ func TestLastParticipantIsBroken(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		const way = 200 * time.Millisecond
 		w.Slow("h2", way)
-		one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
+		one, two, operator := w.Client("h1"), w.Client("h2"), w.Client("operator")
 		for i := range 32 {
-			ctx, cancel := w.brief(10 * time.Second)
+			ctx, cancel := w.Brief(10 * time.Second)
 			type result struct {
 				pass *Pass
 				err  error
@@ -114,7 +114,7 @@ func TestLastParticipantIsBroken(t *testing.T) {
 			theirs := w.member(operator, mine)
 			pass(time.Duration(i) * way / 4)
 			broken := time.Now()
-			err := operator.BreakLock(w.ctx, theirs, "a test", true)
+			err := operator.BreakLock(w.Ctx, theirs, "a test", true)
 			a, b := <-first, <-second
 			cancel()
 			if err == nil && a.err == nil && a.at.Sub(broken) > way/8 {
@@ -124,7 +124,7 @@ func TestLastParticipantIsBroken(t *testing.T) {
 			for _, r := range []result{a, b} {
 				if r.err == nil {
 					leaving.Go(func() {
-						ctx, cancel := w.brief(time.Minute)
+						ctx, cancel := w.Brief(time.Minute)
 						defer cancel()
 						_ = r.pass.Leave(ctx)
 					})
@@ -140,18 +140,18 @@ func TestLastParticipantIsBroken(t *testing.T) {
 func TestDeadParticipantIsRead(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		reader, four, five := w.dial("reader"), w.dial("h4"), w.dial("h5")
+		reader, four, five := w.Client("reader"), w.Client("h4"), w.Client("h5")
 		for _, leaves := range []bool{true, false} {
-			one, two := w.dial("h1"), w.dial("h2")
+			one, two := w.Client("h1"), w.Client("h2")
 			passes := w.party(2, one, two)
 			for _, p := range passes {
 				if p == nil {
 					t.Fatal("the round before is not over")
 				}
-				defer leave(w.ctx, w.read(reader, partyDir+"/"+p.name))
+				defer leave(w.Ctx, w.Read(reader, partyDir+"/"+p.name))
 			}
 			w.Expire(one.Session())
-			ctx, cancel := w.brief(verify + time.Second)
+			ctx, cancel := w.Brief(verify + time.Second)
 			if leaves {
 				if err := passes[1].Leave(ctx); err != nil {
 					t.Errorf("Leave: %v", err)
@@ -173,18 +173,18 @@ func TestDeadParticipantIsRead(t *testing.T) {
 func TestDoubleBarrierOfALongPath(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		dir := "/ls/local"
 		for range 3 {
 			dir += "/" + strings.Repeat("ü", api.MaxComponent/2) // which takes three times its bytes in a sequencer
-			w.mkdir(one, dir)
+			w.Mkdir(one, dir)
 		}
-		ctx, cancel := w.brief(time.Minute)
+		ctx, cancel := w.Brief(time.Minute)
 		defer cancel()
 		if _, err := NewDoubleBarrier(one, dir+"/big", MaxParty).Enter(ctx); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "shorter path") {
 			t.Errorf("%v", err)
 		}
-		if locks, err := two.Cell().LocksOf(w.ctx, one.Session()); err != nil || len(locks) != 0 {
+		if locks, err := two.Cell().LocksOf(w.Ctx, one.Session()); err != nil || len(locks) != 0 {
 			t.Errorf("%v, %v", locks, err)
 		}
 		entered := make(chan error, 2)
@@ -197,7 +197,7 @@ func TestDoubleBarrierOfALongPath(t *testing.T) {
 				entered <- err
 			}()
 		}
-		w.ok(<-entered)
-		w.ok(<-entered)
+		w.OK(<-entered)
+		w.OK(<-entered)
 	})
 }

@@ -17,27 +17,27 @@ import (
 func TestDoubleBarrierCountsMembersOfV010(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		old := w.dial("old")
-		w.mkdir(old, partyDir)
-		h, err := old.Open(w.ctx, partyDir+"/member-OLD", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
-		w.ok(err)
-		lock, err := h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		old := w.Client("old")
+		w.Mkdir(old, partyDir)
+		h, err := old.Open(w.Ctx, partyDir+"/member-OLD", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
+		w.OK(err)
+		lock, err := h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		bare := lock.Sequencer()
 		bare.Proof = sequencer.Proof{}
 		text, err := json.Marshal(party{Size: 2, Round: 1, Members: map[string]string{"member-OLD": bare.String()}})
-		w.ok(err)
-		w.put(old, partyDir+"/state", string(text))
-		ctx, cancel := w.brief(time.Minute)
+		w.OK(err)
+		w.Put(old, partyDir+"/state", string(text))
+		ctx, cancel := w.Brief(time.Minute)
 		defer cancel()
-		if _, err := NewDoubleBarrier(w.dial("new"), partyDir, 2).Enter(ctx); err != nil {
+		if _, err := NewDoubleBarrier(w.Client("new"), partyDir, 2).Enter(ctx); err != nil {
 			t.Errorf("both have come: %v", err)
 		}
-		w.ok(lock.Err())
-		read, _, err := old.Get(w.ctx, partyDir+"/state")
-		w.ok(err)
+		w.OK(lock.Err())
+		read, _, err := old.Get(w.Ctx, partyDir+"/state")
+		w.OK(err)
 		var s party
-		w.ok(json.Unmarshal(read, &s))
+		w.OK(json.Unmarshal(read, &s))
 		if _, counts := s.Members["member-OLD"]; !counts || !s.Inside {
 			t.Errorf("a member that holds its lock was struck out: %s", read)
 		}

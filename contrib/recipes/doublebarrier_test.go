@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 )
@@ -25,10 +26,10 @@ func TestDoubleBarrierRandom(t *testing.T) {
 	const n, clients = 3, 5
 	inWorld(t, func(w *world) {
 		j := newJournal()
-		s := newStorm(w, 0)
-		s.expire = func(c *client.Client) {
+		s := recipetest.NewStorm(w.World, 0, *rounds)
+		s.Expire = func(c *client.Client) {
 			j.note(func(now int) { j.dead[c.Session()] = now })
-			if err := s.Replica(s.Master()).ExpireSession(s.ctx, c.Session()); err == nil {
+			if err := s.Replica(s.Master()).ExpireSession(s.Ctx, c.Session()); err == nil {
 				j.note(func(now int) { j.gone[c.Session()] = now })
 			}
 		}
@@ -36,9 +37,9 @@ func TestDoubleBarrierRandom(t *testing.T) {
 		for i := range clients {
 			// What comes at a moment in virtual time comes before everything else; so the ways have a length.
 			s.Slow(fmt.Sprintf("h%d", i), time.Duration(1+rand.IntN(200))*time.Millisecond)
-			s.live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error { return j.participate(s.ctx, c, n, r) })
+			s.Live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error { return j.participate(s.Ctx, c, n, r) })
 		}
-		s.rage(3 * time.Second)
+		s.Rage(3*time.Second, 0)
 		made, faults := j.check(n)
 		for _, fault := range faults[:min(len(faults), 10)] {
 			t.Error(fault)
@@ -52,14 +53,14 @@ func TestDoubleBarrierRandom(t *testing.T) {
 
 // party enters n and returns their passes.
 func (w *world) party(n int, clients ...*client.Client) []*Pass {
-	w.t.Helper()
+	w.T.Helper()
 	passes := make([]*Pass, len(clients))
 	var all sync.WaitGroup
 	for i, c := range clients {
 		all.Go(func() {
-			p, err := NewDoubleBarrier(c, partyDir, n).Enter(w.ctx)
+			p, err := NewDoubleBarrier(c, partyDir, n).Enter(w.Ctx)
 			if err != nil {
-				w.t.Error(err)
+				w.T.Error(err)
 				return
 			}
 			passes[i] = p
@@ -73,29 +74,29 @@ func (w *world) party(n int, clients ...*client.Client) []*Pass {
 func TestDoubleBarrier(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
+		one, two, three := w.Client("h1"), w.Client("h2"), w.Client("h3")
 		passes := w.party(2, one, two)
 		if passes[0].Round() != 1 || passes[1].Round() != 1 {
 			t.Fatalf("rounds %d and %d", passes[0].Round(), passes[1].Round())
 		}
-		ctx, cancel := w.brief(5 * time.Second)
+		ctx, cancel := w.Brief(5 * time.Second)
 		if _, err := NewDoubleBarrier(three, partyDir, 2).Enter(ctx); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("a third: %v", err)
 		}
 		cancel()
 		left := make(chan error)
-		go func() { left <- passes[0].Leave(w.ctx) }()
-		w.failOver()
+		go func() { left <- passes[0].Leave(w.Ctx) }()
+		w.Succeed()
 		select {
 		case err := <-left:
 			t.Errorf("left alone: %v", err)
 		case <-time.After(30 * time.Second):
 		}
-		w.ok(passes[1].Leave(w.ctx))
-		w.ok(<-left)
-		w.ok(passes[1].Leave(w.ctx)) // again
+		w.OK(passes[1].Leave(w.Ctx))
+		w.OK(<-left)
+		w.OK(passes[1].Leave(w.Ctx)) // again
 		passes = w.party(2, two, three)
-		go func() { left <- passes[0].Leave(w.ctx) }()
+		go func() { left <- passes[0].Leave(w.Ctx) }()
 		w.Cut("h3")
 		<-passes[1].Context().Done()
 		select {
@@ -103,8 +104,8 @@ func TestDoubleBarrier(t *testing.T) {
 			t.Errorf("let out before the other's context ended: %v", err)
 		default:
 		}
-		w.ok(<-left)
-		if _, err := NewDoubleBarrier(one, partyDir, 4).Enter(w.ctx); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "made for 4, and the directory says 2") {
+		w.OK(<-left)
+		if _, err := NewDoubleBarrier(one, partyDir, 4).Enter(w.Ctx); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "made for 4, and the directory says 2") {
 			t.Errorf("another size: %v", err)
 		}
 	})
@@ -114,10 +115,10 @@ func TestDoubleBarrier(t *testing.T) {
 func TestDoubleBarrierDeathAtTheDoor(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
+		one, two, three := w.Client("h1"), w.Client("h2"), w.Client("h3")
 		dead := make(chan error)
 		go func() {
-			_, err := NewDoubleBarrier(one, partyDir, 2).Enter(w.ctx)
+			_, err := NewDoubleBarrier(one, partyDir, 2).Enter(w.Ctx)
 			dead <- err
 		}()
 		pass(time.Second)
@@ -125,7 +126,7 @@ func TestDoubleBarrierDeathAtTheDoor(t *testing.T) {
 		if err := <-dead; !errors.Is(err, api.SessionExpired) {
 			t.Errorf("the dead: %v", err)
 		}
-		ctx, cancel := w.brief(time.Minute)
+		ctx, cancel := w.Brief(time.Minute)
 		defer cancel()
 		if _, err := NewDoubleBarrier(two, partyDir, 2).Enter(ctx); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("the second: %v", err)
@@ -143,7 +144,7 @@ func TestDoubleBarrierDeathAtTheDoor(t *testing.T) {
 func TestDoubleBarrierAllDie(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two, three, four := w.dial("h1"), w.dial("h2"), w.dial("h3"), w.dial("h4")
+		one, two, three, four := w.Client("h1"), w.Client("h2"), w.Client("h3"), w.Client("h4")
 		w.party(2, one, two)
 		w.Expire(one.Session())
 		w.Expire(two.Session())
@@ -171,29 +172,29 @@ func TestDoubleBarrierStateIsDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inSmallWorld(t, func(w *world) {
-				one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
+				one, two, operator := w.Client("h1"), w.Client("h2"), w.Client("operator")
 				var all sync.WaitGroup
 				for _, p := range w.party(2, one, two) {
-					all.Go(func() { _ = p.Leave(w.ctx) })
+					all.Go(func() { _ = p.Leave(w.Ctx) })
 				}
 				all.Wait()
 				passes := w.party(2, one, two)
 				left := make(chan error, 2)
-				go func() { left <- passes[0].Leave(w.ctx) }()
+				go func() { left <- passes[0].Leave(w.Ctx) }()
 				pass(time.Second)
-				w.rm(operator, partyDir+"/"+stateName)
+				w.Rm(operator, partyDir+"/"+stateName)
 				if err := <-left; !gone(err) {
 					t.Errorf("who waited: %v", err)
 				}
 				if c.state != "" {
-					w.put(operator, partyDir+"/"+stateName, c.state)
+					w.Put(operator, partyDir+"/"+stateName, c.state)
 				}
-				ctx, cancel := w.brief(time.Minute)
+				ctx, cancel := w.Brief(time.Minute)
 				defer cancel()
 				if err := passes[1].Leave(ctx); api.CodeOf(err) != c.code {
 					t.Errorf("who came: %v", err)
 				}
-				if members, err := recipe.Members(w.ctx, operator, partyDir); err != nil || len(members) != 0 {
+				if members, err := recipe.Members(w.Ctx, operator, partyDir); err != nil || len(members) != 0 {
 					t.Errorf("left behind: %v %v", members, err)
 				}
 				for _, p := range passes {
@@ -212,11 +213,11 @@ func TestDoubleBarrierGivesUp(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		const way = 100 * time.Millisecond
 		w.Slow("h1", way)
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		counted := 0
 		for i := range 24 {
 			// The other comes some time before or after this one gives up, and hears of it.
-			ctx, cancel := w.brief(10 * time.Second)
+			ctx, cancel := w.Brief(10 * time.Second)
 			type result struct {
 				pass *Pass
 				err  error
@@ -227,7 +228,7 @@ func TestDoubleBarrierGivesUp(t *testing.T) {
 				first <- result{p, err}
 			}()
 			pass(3*time.Second - time.Duration(i-3)*way/8)
-			waiting, stop := w.brief(10 * time.Second)
+			waiting, stop := w.Brief(10 * time.Second)
 			go func() {
 				p, err := NewDoubleBarrier(two, partyDir, 2).Enter(waiting)
 				second <- result{p, err}
@@ -243,9 +244,9 @@ func TestDoubleBarrierGivesUp(t *testing.T) {
 					counted++
 				}
 				left := make(chan error, 1)
-				go func() { left <- a.pass.Leave(w.ctx) }()
-				w.ok(b.pass.Leave(w.ctx))
-				w.ok(<-left)
+				go func() { left <- a.pass.Leave(w.Ctx) }()
+				w.OK(b.pass.Leave(w.Ctx))
+				w.OK(<-left)
 			}
 		}
 		if counted == 0 {
@@ -257,9 +258,9 @@ func TestDoubleBarrierGivesUp(t *testing.T) {
 // That the time was over is said once.
 func TestDoubleBarrierSaysItOnce(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
-		_, err := NewDoubleBarrier(w.dial("h1"), partyDir, 2).Enter(ctx)
+		_, err := NewDoubleBarrier(w.Client("h1"), partyDir, 2).Enter(ctx)
 		if !errors.Is(err, api.DeadlineExceeded) || strings.Count(err.Error(), "its time was over") != 1 {
 			t.Error(err)
 		}

@@ -17,19 +17,19 @@ func TestHealthyAfterAPause(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		for range 5 {
 			sick, hang := &patient{}, make(chan struct{})
-			p, err := announce(w.ctx, w.dial("a"), "a", "", Check{sick.check, 5 * time.Minute, 1})
-			w.ok(err)
+			p, err := announce(w.Ctx, w.Client("a"), "a", "", Check{sick.check, 5 * time.Minute, 1})
+			w.OK(err)
 			sick.becomes(errSick(), hang)
 			pass(5*time.Minute + time.Second)
 			w.Pause("a")
 			pass(2 * time.Minute)
 			w.Resume("a")
 			close(hang)
-			w.over(p)
+			w.Ends(p)
 			if err := p.Err(); !errors.Is(err, api.SessionExpired) {
 				t.Errorf("the session is over: %v", err)
 			}
-			w.ok(p.Withdraw(w.ctx))
+			w.OK(p.Withdraw(w.Ctx))
 		}
 	})
 }

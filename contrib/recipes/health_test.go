@@ -80,16 +80,16 @@ type roll struct {
 }
 
 func (w *world) watchMembers(host string) *roll {
-	w.t.Helper()
-	r, c := &roll{}, w.dial(host)
-	ctx, cancel := context.WithCancel(w.ctx)
+	w.T.Helper()
+	r, c := &roll{}, w.Client(host)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	var running sync.WaitGroup
-	w.t.Cleanup(func() { cancel(); running.Wait() })
+	w.T.Cleanup(func() { cancel(); running.Wait() })
 	running.Go(func() {
 		for list, err := range recipe.WatchMembers(ctx, c, up) {
 			if err != nil {
 				if ctx.Err() == nil {
-					w.t.Errorf("watch: %v", err)
+					w.T.Errorf("watch: %v", err)
 				}
 				return
 			}
@@ -117,18 +117,18 @@ func errSick() error { return api.Errorf(api.Unavailable, "sick") }
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		reader := w.dial("reader")
+		reader := w.Client("reader")
 		expect := func(what, want string) {
 			t.Helper()
-			list, err := recipe.Members(w.ctx, reader, up)
-			w.ok(err)
+			list, err := recipe.Members(w.Ctx, reader, up)
+			w.OK(err)
 			if got := names(list); got != want {
 				t.Errorf("%s: %q; want %q", what, got, want)
 			}
 		}
 		sick := &patient{}
-		p, err := announce(w.ctx, w.dial("a"), "a", "1", Check{sick.check, time.Second, 3})
-		w.ok(err)
+		p, err := announce(w.Ctx, w.Client("a"), "a", "1", Check{sick.check, time.Second, 3})
+		w.OK(err)
 		seen := w.watchMembers("watcher")
 		pass(1500 * time.Millisecond)
 		sick.becomes(errSick(), nil)
@@ -144,9 +144,9 @@ func TestHealthy(t *testing.T) {
 		if err := p.Failing(); !errors.Is(err, api.Unavailable) || p.Err() != nil {
 			t.Errorf("health %v, announcement %v", err, p.Err())
 		}
-		w.failOver()
-		ctx, cancel := w.brief(time.Second)
-		w.ok(p.change(ctx, "2"))
+		w.Succeed()
+		ctx, cancel := w.Brief(time.Second)
+		w.OK(p.change(ctx, "2"))
 		cancel()
 		pass(10 * time.Second)
 		expect("withdrawn for long", "")
@@ -156,15 +156,15 @@ func TestHealthy(t *testing.T) {
 		if p.Failing() != nil {
 			t.Error(p.Failing())
 		}
-		w.ok(p.change(w.ctx, "3"))
+		w.OK(p.change(w.Ctx, "3"))
 		expect("changed while it is shown", "a=3")
-		w.rm(reader, up+"/a")
+		w.Rm(reader, up+"/a")
 		pass(time.Second)
 		expect("somebody has deleted it", "a=3")
 		sick.becomes(errSick(), nil)
 		pass(5 * time.Second)
 		expect("it fails again", "")
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		sick.becomes(nil, nil)
 		pass(5 * time.Second)
 		expect("withdrawn for good", "")
@@ -191,17 +191,17 @@ func TestHealthy(t *testing.T) {
 func TestHealthyHangs(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		reader, hang, sick := w.dial("reader"), make(chan struct{}), &patient{}
+		reader, hang, sick := w.Client("reader"), make(chan struct{}), &patient{}
 		expect := func(what, want string) {
 			t.Helper()
-			list, err := recipe.Members(w.ctx, reader, up)
-			w.ok(err)
+			list, err := recipe.Members(w.Ctx, reader, up)
+			w.OK(err)
 			if got := names(list); got != want {
 				t.Errorf("%s: %q; want %q", what, got, want)
 			}
 		}
-		p, err := announce(w.ctx, w.dial("a"), "a", "", Check{sick.check, time.Second, 3})
-		w.ok(err)
+		p, err := announce(w.Ctx, w.Client("a"), "a", "", Check{sick.check, time.Second, 3})
+		w.OK(err)
 		sick.becomes(nil, hang)
 		pass(3500 * time.Millisecond)
 		expect("it hangs for two periods", "a=")
@@ -217,14 +217,14 @@ func TestHealthyHangs(t *testing.T) {
 		hang = make(chan struct{})
 		sick.becomes(nil, hang)
 		pass(1500 * time.Millisecond)
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
 		if err := p.Withdraw(ctx); api.CodeOf(err) != api.DeadlineExceeded {
 			t.Errorf("withdrawn while it is checked: %v", err)
 		}
 		expect("withdrawn", "")
 		close(hang)
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 	})
 }
 
@@ -233,12 +233,12 @@ func TestHealthyHangs(t *testing.T) {
 func TestHealthyLater(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		a, b := w.dial("a"), w.dial("b")
+		a, b := w.Client("a"), w.Client("b")
 		announceSick := func() (*patient, *member) {
 			sick := &patient{err: errSick()}
-			p, err := announce(w.ctx, a, "a", "", Check{sick.check, time.Second, 3})
-			w.ok(err)
-			if list, err := recipe.Members(w.ctx, b, up); err == nil && len(list) > 0 || p.Failing() == nil {
+			p, err := announce(w.Ctx, a, "a", "", Check{sick.check, time.Second, 3})
+			w.OK(err)
+			if list, err := recipe.Members(w.Ctx, b, up); err == nil && len(list) > 0 || p.Failing() == nil {
 				t.Errorf("announced: %v, health %v", names(list), p.Failing())
 			}
 			return sick, p
@@ -246,33 +246,33 @@ func TestHealthyLater(t *testing.T) {
 		sick, p := announceSick()
 		sick.becomes(nil, nil)
 		pass(2 * time.Second)
-		if list, err := recipe.Members(w.ctx, b, up); err != nil || names(list) != "a=" {
+		if list, err := recipe.Members(w.Ctx, b, up); err != nil || names(list) != "a=" {
 			t.Errorf("announced: %v, %v", names(list), err)
 		}
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		sick, p = announceSick()
-		other, err := recipe.Announce(w.ctx, b, up, "a", nil)
-		w.ok(err)
+		other, err := recipe.Announce(w.Ctx, b, up, "a", nil)
+		w.OK(err)
 		sick.becomes(nil, nil)
-		w.over(p)
+		w.Ends(p)
 		if err := p.Err(); !errors.Is(err, api.Exists) {
 			t.Errorf("another has the name: %v", err)
 		}
-		w.ok(other.Withdraw(w.ctx))
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(other.Withdraw(w.Ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		_, p = announceSick()
 		w.Expire(a.Session())
-		w.over(p)
+		w.Ends(p)
 		if err := p.Err(); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("the session is over: %v", err)
 		}
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		for _, check := range []Check{{nil, time.Second, 1}, {sick.check, 0, 1}, {sick.check, time.Second, 0}} {
-			if _, err := announce(w.ctx, b, "b", "", check); !errors.Is(err, api.InvalidArgument) {
+			if _, err := announce(w.Ctx, b, "b", "", check); !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("arguments that make no sense: %v", err)
 			}
 		}
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
 		_, err = announce(ctx, b, "b", "", Check{func(ctx context.Context) error { <-ctx.Done(); return nil }, time.Minute, 1})
 		if !errors.Is(err, api.DeadlineExceeded) {
@@ -286,35 +286,35 @@ func TestHealthyLater(t *testing.T) {
 func TestHealthyWhoseFileIsHeld(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		reader, sick := w.dial("reader"), &patient{}
+		reader, sick := w.Client("reader"), &patient{}
 		expect := func(what, want string) {
 			t.Helper()
-			list, err := recipe.Members(w.ctx, reader, up)
-			w.ok(err)
+			list, err := recipe.Members(w.Ctx, reader, up)
+			w.OK(err)
 			if got := names(list); got != want {
 				t.Errorf("%s: %q; want %q", what, got, want)
 			}
 		}
-		p, err := announce(w.ctx, w.dial("a"), "a", "1", Check{sick.check, time.Second, 1})
-		w.ok(err)
-		h, err := reader.Open(w.ctx, up+"/a", client.OpenOptions{Write: true})
-		w.ok(err)
-		_, err = h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		p, err := announce(w.Ctx, w.Client("a"), "a", "1", Check{sick.check, time.Second, 1})
+		w.OK(err)
+		h, err := reader.Open(w.Ctx, up+"/a", client.OpenOptions{Write: true})
+		w.OK(err)
+		_, err = h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		sick.becomes(errSick(), nil)
 		pass(5 * time.Second)
 		sick.becomes(nil, nil)
 		pass(5 * time.Second)
-		w.ok(p.Err())
+		w.OK(p.Err())
 		sick.becomes(errSick(), nil)
 		pass(2 * time.Second)
-		w.ok(h.Close(w.ctx))
+		w.OK(h.Close(w.Ctx))
 		pass(2 * time.Second)
 		expect("it fails", "")
 		sick.becomes(nil, nil)
 		pass(2 * time.Second)
 		expect("it passes", "a=1")
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		expect("withdrawn", "")
 	})
 }
@@ -323,13 +323,13 @@ func TestHealthyWhoseFileIsHeld(t *testing.T) {
 func TestHealthyFirst(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		other, err := recipe.Announce(w.ctx, w.dial("b"), up, "a", nil)
-		w.ok(err)
-		ctx, cancel := w.brief(time.Second)
+		other, err := recipe.Announce(w.Ctx, w.Client("b"), up, "a", nil)
+		w.OK(err)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
-		p, err := announce(ctx, w.dial("a"), "a", "", Check{(&patient{err: errSick()}).check, time.Second, 3})
-		w.ok(err)
-		w.ok(p.Withdraw(w.ctx))
-		w.ok(other.Withdraw(w.ctx))
+		p, err := announce(ctx, w.Client("a"), "a", "", Check{(&patient{err: errSick()}).check, time.Second, 3})
+		w.OK(err)
+		w.OK(p.Withdraw(w.Ctx))
+		w.OK(other.Withdraw(w.Ctx))
 	})
 }

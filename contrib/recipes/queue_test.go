@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -20,48 +21,48 @@ const queueDir = "/ls/local/queue"
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay})
-		if n, err := a.Len(w.ctx); n != 0 || err != nil {
+		if n, err := a.Len(w.Ctx); n != 0 || err != nil {
 			t.Errorf("before anything: %d, %v", n, err)
 		}
 		var ids []string
 		for i := range 5 {
-			id, err := a.Put(w.ctx, []byte{byte(i)})
-			w.ok(err)
+			id, err := a.Put(w.Ctx, []byte{byte(i)})
+			w.OK(err)
 			ids = append(ids, id)
 		}
 		var items []*Item
 		for i := range 5 {
-			item, err := []*Queue{a, b}[i%2].Take(w.ctx)
-			w.ok(err)
+			item, err := []*Queue{a, b}[i%2].Take(w.Ctx)
+			w.OK(err)
 			if item.ID() != ids[i] || item.Data[0] != byte(i) {
 				t.Errorf("item %d is %s, %v", i, item.ID(), item.Data)
 			}
 			items = append(items, item)
 		}
-		w.failOver()
-		ctx, cancel := w.brief(time.Second)
+		w.Succeed()
+		ctx, cancel := w.Brief(time.Second)
 		if _, err := b.Take(ctx); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("a sixth: %v", err)
 		}
 		cancel()
-		w.ok(items[3].Abandon(w.ctx))
-		w.ok(items[1].Abandon(w.ctx))
+		w.OK(items[3].Abandon(w.Ctx))
+		w.OK(items[1].Abandon(w.Ctx))
 		for _, i := range []int{1, 3} {
-			item, err := a.Take(w.ctx)
-			w.ok(err)
+			item, err := a.Take(w.Ctx)
+			w.OK(err)
 			if item.ID() != ids[i] {
 				t.Errorf("instead of item %d there is %s, %v", i, item.ID(), item.Data)
 			}
-			w.ok(item.Done(w.ctx))
-			w.ok(item.Done(w.ctx))
-			w.ok(item.Abandon(w.ctx))
+			w.OK(item.Done(w.Ctx))
+			w.OK(item.Done(w.Ctx))
+			w.OK(item.Abandon(w.Ctx))
 		}
-		if err := items[1].Done(w.ctx); !errors.Is(err, api.NotHeld) {
+		if err := items[1].Done(w.Ctx); !errors.Is(err, api.NotHeld) {
 			t.Errorf("Done after Abandon: %v", err)
 		}
-		if n, err := b.Len(w.ctx); n != 3 || err != nil {
+		if n, err := b.Len(w.Ctx); n != 3 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 	})
@@ -72,19 +73,19 @@ func TestQueue(t *testing.T) {
 func TestQueueWaits(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
+		one, two, three := w.Client("h1"), w.Client("h2"), w.Client("h3")
 		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay})
 		got := make(chan *Item)
 		take := func() {
 			go func() {
-				item, err := b.Take(w.ctx)
+				item, err := b.Take(w.Ctx)
 				if err != nil {
 					t.Error(err)
 				}
 				got <- item
 			}()
 			pass(10 * time.Second)
-			w.failOver()
+			w.Succeed()
 			pass(20 * time.Second)
 		}
 		began := func(what string, most time.Duration, f func()) *Item {
@@ -98,19 +99,19 @@ func TestQueueWaits(t *testing.T) {
 		}
 		take()
 		began("a new item", time.Second, func() {
-			_, err := a.Put(w.ctx, []byte("new"))
-			w.ok(err)
+			_, err := a.Put(w.Ctx, []byte("new"))
+			w.OK(err)
 		})
-		_, err := a.Put(w.ctx, []byte("given up"))
-		w.ok(err)
-		item, err := a.Take(w.ctx)
-		w.ok(err)
+		_, err := a.Put(w.Ctx, []byte("given up"))
+		w.OK(err)
+		item, err := a.Take(w.Ctx)
+		w.OK(err)
 		take()
-		began("an item that is given up", time.Second, func() { w.ok(item.Abandon(w.ctx)) })
-		_, err = a.Put(w.ctx, []byte("lost"))
-		w.ok(err)
-		item, err = a.Take(w.ctx)
-		w.ok(err)
+		began("an item that is given up", time.Second, func() { w.OK(item.Abandon(w.Ctx)) })
+		_, err = a.Put(w.Ctx, []byte("lost"))
+		w.OK(err)
+		item, err = a.Take(w.Ctx)
+		w.OK(err)
 		take()
 		cut := time.Now()
 		next := began("an item whose worker died", api.DefaultLease+api.DefaultLockDelay+3*time.Second, func() {
@@ -120,17 +121,17 @@ func TestQueueWaits(t *testing.T) {
 		if took := time.Since(cut); took < api.DefaultLockDelay || next.ID() != item.ID() {
 			t.Errorf("%s was taken from %s after %v", item.ID(), next.ID(), took)
 		}
-		if err := three.CheckSequencer(w.ctx, item.Sequencer().String()); !errors.Is(err, api.BadSequencer) {
+		if err := three.CheckSequencer(w.Ctx, item.Sequencer().String()); !errors.Is(err, api.BadSequencer) {
 			t.Errorf("the sequencer of who lost it: %v", err)
 		}
 		w.Heal("h1")
-		if err := item.Done(w.ctx); !errors.Is(err, api.LockLost) && !errors.Is(err, api.SessionExpired) {
+		if err := item.Done(w.Ctx); !errors.Is(err, api.LockLost) && !errors.Is(err, api.SessionExpired) {
 			t.Errorf("Done of who lost it: %v", err)
 		}
 		if err := next.Context().Err(); err != nil {
 			t.Error(err)
 		}
-		w.ok(next.Done(w.ctx))
+		w.OK(next.Done(w.Ctx))
 	})
 }
 
@@ -138,19 +139,19 @@ func TestQueueWaits(t *testing.T) {
 func TestQueueDoneIsRefused(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay})
-		_, err := a.Put(w.ctx, nil)
-		w.ok(err)
-		item, err := a.Take(w.ctx)
-		w.ok(err)
-		w.ok(two.BreakLock(w.ctx, item.Lock().Path(), "a test", true))
-		next, err := b.Take(w.ctx)
-		w.ok(err)
-		if err := item.Done(w.ctx); !errors.Is(err, api.LockLost) {
+		_, err := a.Put(w.Ctx, nil)
+		w.OK(err)
+		item, err := a.Take(w.Ctx)
+		w.OK(err)
+		w.OK(two.BreakLock(w.Ctx, item.Lock().Path(), "a test", true))
+		next, err := b.Take(w.Ctx)
+		w.OK(err)
+		if err := item.Done(w.Ctx); !errors.Is(err, api.LockLost) {
 			t.Errorf("Done of who lost it: %v", err)
 		}
-		w.ok(next.Done(w.ctx))
+		w.OK(next.Done(w.Ctx))
 	})
 }
 
@@ -166,34 +167,34 @@ func TestQueueRandom(t *testing.T) {
 	t.Parallel()
 	const workers = 4
 	inWorld(t, func(w *world) {
-		s := newStorm(w, 1)
+		s := recipetest.NewStorm(w.World, 1, *rounds)
 		books := &ledger{done: map[string]int{}}
 		work := func(c *client.Client, r *rand.Rand) error {
-			ctx, cancel := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
+			ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
 			defer cancel()
 			item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}).Take(ctx)
 			if err != nil {
 				return err
 			}
-			s.hold(item.Context(), r, item.ID())
+			s.Hold(item.Context(), r, item.ID(), 1)
 			if r.IntN(5) == 0 {
 				return item.Abandon(ctx)
 			}
 			if err := item.Done(ctx); err != nil && !errors.Is(err, api.Uncertain) {
 				return err
 			}
-			if err := item.Done(w.ctx); err != nil {
+			if err := item.Done(w.Ctx); err != nil {
 				return err
 			}
 			books.note(item.ID())
 			return nil
 		}
 		for i := range workers {
-			s.live(fmt.Sprintf("h%d", i), work)
+			s.Live(fmt.Sprintf("h%d", i), work)
 		}
 		for i := range 2 {
-			s.live(fmt.Sprintf("p%d", i), func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.brief(time.Duration(r.IntN(10_000)) * time.Millisecond)
+			s.Live(fmt.Sprintf("p%d", i), func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.Brief(time.Duration(r.IntN(10_000)) * time.Millisecond)
 				defer cancel()
 				id, err := NewQueue(c, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}).Put(ctx, []byte("x"))
 				if err == nil {
@@ -203,16 +204,14 @@ func TestQueueRandom(t *testing.T) {
 				return err
 			})
 		}
-		s.rage(time.Second)
-		c, err := client.New(w.ctx, w.config("last"))
-		w.ok(err)
-		defer end(c)
+		s.Rage(time.Second, 0)
+		c := w.Client("last")
 		q := NewQueue(c, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay})
-		for n, err := q.Len(w.ctx); n > 0; n, err = q.Len(w.ctx) {
-			w.ok(err)
-			item, err := q.Take(w.ctx)
-			w.ok(err)
-			w.ok(item.Done(w.ctx))
+		for n, err := q.Len(w.Ctx); n > 0; n, err = q.Len(w.Ctx) {
+			w.OK(err)
+			item, err := q.Take(w.Ctx)
+			w.OK(err)
+			w.OK(item.Done(w.Ctx))
 			books.note(item.ID())
 		}
 		books.check(t)
