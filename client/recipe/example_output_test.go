@@ -148,36 +148,6 @@ func ExampleSemaphore_TryAcquire() {
 	// no permit is free
 }
 
-// Who needs more room takes a permit of several slots.
-func ExampleSemaphoreOptions() {
-	ctx, c, done := newSession()
-	defer done()
-	memory := recipe.NewSemaphore(c, "/ls/local/memory", 4) // of 4 GB
-	large, err := memory.Acquire(ctx, recipe.SemaphoreOptions{Weight: 3, Reason: "a large job"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("slots:", len(large.Slots()))
-	_, err = memory.TryAcquire(ctx, recipe.SemaphoreOptions{Weight: 2})
-	fmt.Println("room for two:", !errors.Is(err, api.LockHeld))
-	if err := large.Release(ctx); err != nil {
-		fmt.Println(err)
-	}
-	small, err := memory.TryAcquire(ctx, recipe.SemaphoreOptions{Weight: 2})
-	fmt.Println("room for two:", err == nil)
-	if err == nil {
-		err = small.Release(ctx)
-	}
-	if err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// slots: 3
-	// room for two: false
-	// room for two: true
-}
-
 // A function that needs a lock may be called by one that has it.
 func ExampleLocked() {
 	ctx, c, done := newSession()

@@ -12,6 +12,17 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
+// Permit is one of the slots. Release it, also after it was lost.
+type Permit struct {
+	hold
+	slot int
+}
+
+// Slot returns the number of the slot, 0 to n-1, exclusive while the permit is held: a name for a shard, a
+// port, a directory. Tokens of Lock order the holders of one slot; a server that checks them needs each
+// slot's path.
+func (p *Permit) Slot() int { return p.slot }
+
 func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
 
 type slotHandle struct {
@@ -19,63 +30,25 @@ type slotHandle struct {
 	handle *client.Handle
 }
 
-type slotLock struct {
-	slot int
-	held *held
+func (s *Semaphore) permit(one slotHandle, l *client.Lock) *Permit {
+	return &Permit{hold{&held{c: s.c, handle: one.handle, lock: l}}, one.slot}
 }
 
-// take takes the wanted number of free slots, or waits for them. It reports whether the turn was lost before
-// it had several: then it has none, as another caller may have the turn.
-func (s *Semaphore) take(ctx, turn context.Context, o SemaphoreOptions) (p *Permit, lost bool, err error) {
-	var mine []slotLock
+// take takes a free slot, or waits for one.
+func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
 	for {
-		mine = stillHeld(ctx, mine)
-		more, taken, err := s.trySlots(ctx, mine, o)
-		mine = append(mine, more...)
+		p, taken, err := s.trySlots(ctx, o)
 		if isBusy(err) {
-			more, err = s.first(ctx, turn, mine, taken, o)
-			mine = append(mine, more...)
+			p, err = s.first(ctx, taken, o)
 		} else {
 			leaveSlots(ctx, taken)
 		}
-		switch {
-		case len(mine) == o.weight():
-			if mine = stillHeld(ctx, mine); len(mine) == o.weight() {
-				slices.SortFunc(mine, func(a, b slotLock) int { return a.slot - b.slot })
-				return s.permit(mine), false, nil
-			}
-		case o.weight() > 1 && turn.Err() != nil && ctx.Err() == nil && s.c.Err() == nil:
-			letGo(ctx, mine)
-			return nil, true, nil
-		//mutant: case err != nil: //by TestTakenFromWhoWaitsForAll of ./client/recipe
-		case err != nil && !passing(err):
-			letGo(ctx, mine)
-			return nil, false, err
+		//mutant: if true { //by TestTakenFromWhoWaitsForAll of ./client/recipe
+		if err == nil || !passing(err) {
+			return p, err
 		}
-		// One slot has changed: its file was deleted, for example. Wait for the others as before.
+		// One slot has changed: its file was deleted, for example. Wait for all as before.
 	}
-}
-
-// stillHeld returns the slots still held; it releases the others.
-func stillHeld(ctx context.Context, mine []slotLock) []slotLock {
-	var still, lost []slotLock
-	for _, one := range mine {
-		if one.held.lock.Err() == nil {
-			still = append(still, one)
-		} else {
-			lost = append(lost, one)
-		}
-	}
-	letGo(ctx, lost)
-	return still
-}
-
-func letGo(ctx context.Context, slots []slotLock) {
-	var handles []*client.Handle
-	for _, one := range slots {
-		handles = append(handles, one.held.handle)
-	}
-	leave(ctx, handles...)
 }
 
 func leaveSlots(ctx context.Context, slots []slotHandle) {
@@ -90,26 +63,17 @@ func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) 
 	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
 }
 
-// trySlots takes free slots, until with mine they are the wanted number. It returns those it has also with an
-// error; if too few, with the handles of the taken ones. It skips an unusable slot as long as there are
-// others.
-func (s *Semaphore) trySlots(ctx context.Context, mine []slotLock, o SemaphoreOptions) (got []slotLock, taken []slotHandle, err error) {
-	need := o.weight() - len(mine)
+// trySlots takes a free slot. Otherwise it returns the handles of the taken ones. It skips an unusable slot as
+// long as there are others.
+func (s *Semaphore) trySlots(ctx context.Context, o SemaphoreOptions) (p *Permit, taken []slotHandle, err error) {
 	var spoilt error
 	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir}
 	start := rand.IntN(s.n)
 	for i := range s.n {
-		if len(got) == need {
-			return got, taken, nil
-		}
 		one := slotHandle{slot: (start + i) % s.n}
-		if slices.ContainsFunc(mine, func(l slotLock) bool { return l.slot == one.slot }) {
-			continue
-		}
 		l, err := s.trySlot(ctx, &one, o)
 		if err == nil {
-			got = append(got, s.hold(one, l))
-			continue
+			return s.permit(one, l), taken, nil
 		}
 		if one.handle != nil {
 			taken = append(taken, one)
@@ -124,26 +88,20 @@ func (s *Semaphore) trySlots(ctx context.Context, mine []slotLock, o SemaphoreOp
 		case unusable(err):
 			spoilt = err
 		default:
-			return got, taken, err
+			return nil, taken, err
 		}
 	}
-	if len(got) == need {
-		return got, taken, nil
-	}
-	if spoilt != nil && len(got)+len(taken) < need {
-		return got, taken, spoilt
+	if len(taken) == 0 {
+		return nil, nil, spoilt
 	}
 	busy.Message = fmt.Sprintf("all %d slots are taken", s.n)
-	if o.weight() > 1 {
-		busy.Message = fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(mine)+len(got), s.n, o.weight())
-	}
 	if busy.Code == api.LockDelayed {
 		busy.Message += ", and some wait for the end of a lock-delay"
 	}
 	if spoilt != nil {
 		busy.Message = fmt.Sprintf("%d of %d slots are taken, and the others cannot be used: %v", len(taken), s.n, spoilt)
 	}
-	return got, taken, busy
+	return nil, taken, busy
 }
 
 // trySlot opens a slot and tries its lock. The handle stays open if the lock is taken. A file deleted after
@@ -168,52 +126,30 @@ func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOpt
 	}
 }
 
-func (s *Semaphore) hold(one slotHandle, l *client.Lock) slotLock {
-	return slotLock{slot: one.slot, held: &held{c: s.c, handle: one.handle, lock: l}}
-}
-
-// first waits for all slots at once and takes the first it gets, the wanted number. Closing the other handles
-// ends the other waits. With some slots, it waits only while it has them and the turn, as two such callers
-// would wait for each other. If it returns a nil error with too few slots, the caller tries again.
-func (s *Semaphore) first(ctx, turn context.Context, mine []slotLock, slots []slotHandle, o SemaphoreOptions) (got []slotLock, err error) {
+// first waits for all slots at once, and takes the first that it gets. Closing the other handles ends the other
+// waits.
+func (s *Semaphore) first(ctx context.Context, slots []slotHandle, o SemaphoreOptions) (*Permit, error) {
 	type outcome struct {
 		one  slotHandle
 		lock *client.Lock
 		err  error
 	}
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if o.weight() > 1 {
-		//mutant: _ = turn //by TestSemaphoreOfWeightLosesItsTurn of ./client/recipe
-		defer context.AfterFunc(turn, cancel)()
-	}
-	for _, one := range mine {
-		//mutant: _ = one //by TestSemaphoreOfWeightLosesASlot of ./client/recipe
-		defer context.AfterFunc(one.held.lock.Context(), cancel)()
-	}
 	outcomes := make(chan outcome, len(slots))
 	var waits sync.WaitGroup
 	for _, one := range slots {
 		waits.Go(func() {
-			l, err := one.handle.Acquire(within, api.Exclusive, client.Reason(o.Reason))
+			l, err := one.handle.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
 			outcomes <- outcome{one, l, err}
 		})
 	}
-	rest := slices.Clone(slots)
-	for err == nil && len(mine)+len(got) < o.weight() {
-		had := <-outcomes
-		if err = had.err; err != nil {
-			break
-		}
-		rest = slices.DeleteFunc(rest, func(one slotHandle) bool { return one == had.one })
-		got = append(got, s.hold(had.one, had.lock))
-		//mutant: /* nothing */ //by TestSemaphoreOfWeightLosesASlot of ./client/recipe
-		defer context.AfterFunc(had.lock.Context(), cancel)()
+	had := <-outcomes
+	if had.err == nil {
+		slots = slices.DeleteFunc(slots, func(one slotHandle) bool { return one == had.one })
 	}
-	leaveSlots(ctx, rest)
+	leaveSlots(ctx, slots)
 	waits.Wait() // closing its handle released a second lock
-	if within.Err() != nil && ctx.Err() == nil {
-		err = nil
+	if had.err != nil {
+		return nil, had.err
 	}
-	return got, err
+	return s.permit(had.one, had.lock), nil
 }

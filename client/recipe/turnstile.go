@@ -36,36 +36,28 @@ func (t *turnstile) open(ctx context.Context) (*client.Handle, error) {
 
 // enter waits for its turn. It calls check before; an error ends the wait. The caller must call leave.
 func (t *turnstile) enter(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, error) {
-	h, _, err := t.enterTurn(ctx, reason, check)
-	return h, err
-}
-
-// enterTurn is enter for callers that must know when the turn is lost: then the context ends, soon, and
-// another may have been let through.
-func (t *turnstile) enterTurn(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, context.Context, error) {
 	select {
 	case t.places <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, ended(ctx, ctx.Err(), "acquire", t.dir+"/"+turnstileName)
+		return nil, ended(ctx, ctx.Err(), "acquire", t.dir+"/"+turnstileName)
 	case <-t.c.Done():
-		return nil, nil, t.c.Err()
+		return nil, t.c.Err()
 	}
-	h, turn, err := t.pass(ctx, reason, check)
+	h, err := t.pass(ctx, reason, check)
 	//mutant: for false { //by TestTakenInTheMomentOfTheGrant of ./client/recipe
 	for err != nil && passing(err) {
-		h, turn, err = t.pass(ctx, reason, check)
+		h, err = t.pass(ctx, reason, check)
 	}
 	if err != nil {
 		<-t.places
-		return nil, nil, err
 	}
-	return h, turn, nil
+	return h, err
 }
 
-func (t *turnstile) pass(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, context.Context, error) {
+func (t *turnstile) pass(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, error) {
 	h, err := t.open(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err = check(h); err == nil {
 		var l *client.Lock
@@ -73,11 +65,11 @@ func (t *turnstile) pass(ctx context.Context, reason string, check func(h *clien
 			// After leave it does nothing; before, it ends when the cell has answered or the session has
 			// ended.
 			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(ctx)) })
-			return h, l.Context(), nil
+			return h, nil
 		}
 	}
 	leave(ctx, h)
-	return nil, nil, err
+	return nil, err
 }
 
 func (t *turnstile) leave(ctx context.Context, h *client.Handle) {
