@@ -10,7 +10,7 @@
 //   - Publish, Lookup: the addresses of a service; package resolver serves them to gRPC.
 //   - Semaphore, RWLock: among processes what their names say.
 //   - ConfigFile, Tree, Watch: the newest of a file, of all below a directory, of any node.
-//   - AcquireAll: several locks, without a deadlock; Locked: one lock, nested.
+//   - AcquireAll: several locks, without a deadlock.
 //
 // # Sessions
 //

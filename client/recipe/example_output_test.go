@@ -148,31 +148,6 @@ func ExampleSemaphore_TryAcquire() {
 	// no permit is free
 }
 
-// A function that needs a lock may be called by one that has it.
-func ExampleLocked() {
-	ctx, c, done := newSession()
-	defer done()
-	const path = "/ls/local/accounts"
-	add := func(ctx context.Context, account string) error {
-		return recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(context.Context) error {
-			fmt.Println("add", account)
-			return nil
-		})
-	}
-	err := recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(ctx context.Context) error {
-		if err := add(ctx, "ann"); err != nil { // ctx has the lock
-			return err
-		}
-		return add(ctx, "zoe")
-	})
-	fmt.Println(err, add(ctx, "bob"))
-	// Output:
-	// add ann
-	// add zoe
-	// add bob
-	// <nil> <nil>
-}
-
 // A latch: another part of the program asks whether it is the primary, waits for that, and sees who takes part.
 func ExampleCandidates() {
 	ctx, c, done := newSession()

@@ -177,3 +177,28 @@ func ExampleDoubleBarrier() {
 	// computing step 1 <nil>
 	// computing step 2 <nil>
 }
+
+// A function that needs a lock may be called by one that has it.
+func ExampleLocked() {
+	ctx, c, done := newSession()
+	defer done()
+	const path = "/ls/local/accounts"
+	add := func(ctx context.Context, account string) error {
+		return recipes.Locked(ctx, c, path, recipes.LockedOptions{}, func(context.Context) error {
+			fmt.Println("add", account)
+			return nil
+		})
+	}
+	err := recipes.Locked(ctx, c, path, recipes.LockedOptions{}, func(ctx context.Context) error {
+		if err := add(ctx, "ann"); err != nil { // ctx has the lock
+			return err
+		}
+		return add(ctx, "zoe")
+	})
+	fmt.Println(err, add(ctx, "bob"))
+	// Output:
+	// add ann
+	// add zoe
+	// add bob
+	// <nil> <nil>
+}

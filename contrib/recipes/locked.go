@@ -1,4 +1,4 @@
-package recipe
+package recipes
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // LockedOptions qualify Locked.
 type LockedOptions struct {
 	// LockDelay blocks the lock of a failed holder after its lease: at most api.MaxLockDelay. Zero is
-	// api.DefaultLockDelay; NoLockDelay is for servers that check sequencers.
+	// api.DefaultLockDelay; recipe.NoLockDelay is for servers that check sequencers.
 	LockDelay time.Duration
 }
 
@@ -34,7 +34,7 @@ type LockedOptions struct {
 // release, which goes on in the background, is Uncertain.
 //
 // Locks of several files can nest too, and can deadlock unless all callers take them in one order:
-// client.DetectDeadlock finds that. AcquireAll takes several at once.
+// client.DetectDeadlock finds that. recipe.AcquireAll takes several at once.
 func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions, f func(ctx context.Context) error, options ...client.LockOption) error {
 	p, err := api.ParsePath(path)
 	if err != nil {
@@ -44,18 +44,23 @@ func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions,
 	if t, ok := ctx.Value(key).(*tenure); ok {
 		return t.nest(ctx, p, f)
 	}
-	h, err := take(ctx, c, path, client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)}, api.Exclusive, false, options...)
+	h, err := c.Open(ctx, path, client.OpenOptions{Write: true, Create: client.File, LockDelay: lockDelay(o.LockDelay)})
 	if err != nil {
 		return ended(ctx, err, "acquire", path)
 	}
-	t := &tenure{held: h, path: p, idle: make(chan struct{})}
+	l, err := h.Acquire(ctx, api.Exclusive, options...)
+	if err != nil {
+		leave(ctx, h)
+		return ended(ctx, err, "acquire", path)
+	}
+	t := &tenure{held: &held{c: c, handle: h, lock: l}, path: p, idle: make(chan struct{})}
 	released := false
 	release := func() error {
 		released = true
 		t.end()
-		//mutant: /* nothing */ //by TestLockedOutlived of ./client/recipe
+		//mutant: /* nothing */
 		<-t.idle
-		return h.release(ctx)
+		return t.held.release(ctx)
 	}
 	defer func() {
 		if !released { // f has panicked
@@ -97,7 +102,7 @@ func (t *tenure) run(ctx context.Context, f func(ctx context.Context) error) err
 // nest runs a function under its context's lock.
 func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Context) error) error {
 	t.mu.Lock()
-	//mutant: over := false //by TestLockedOutlived of ./client/recipe
+	//mutant: over := false
 	over := t.over
 	if !over {
 		t.nested++
@@ -108,7 +113,7 @@ func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Contex
 			Message: "the context is of a lock that was released; it is used after the function that had it"}
 	}
 	defer t.leave()
-	//mutant: if false { //by TestLocked of ./client/recipe
+	//mutant: if false {
 	if p != t.path { // another name of the cell, or another cell
 		h, err := t.held.c.Open(ctx, p.String(), client.OpenOptions{Write: true})
 		if err != nil {
@@ -119,7 +124,7 @@ func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Contex
 	if err := t.run(ctx, f); err != nil {
 		return err
 	}
-	//mutant: return nil //by TestLockedLost of ./client/recipe
+	//mutant: return nil
 	return t.held.lock.Err()
 }
 

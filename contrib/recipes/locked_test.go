@@ -1,6 +1,6 @@
 //go:build linux
 
-package recipe
+package recipes
 
 import (
 	"context"
