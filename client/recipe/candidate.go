@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -242,52 +241,17 @@ func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen 
 	return err
 }
 
-// ghosts are ended sessions whose candidates' files remain because a reader has them open. No session reuses
-// a number.
-type ghosts struct {
-	mu   sync.Mutex // guards over
-	over map[api.SessionID]bool
-}
-
-func newGhosts() *ghosts { return &ghosts{over: map[api.SessionID]bool{}} }
-
-func (g *ghosts) has(r record) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.over[r.session()]
-}
-
-func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over bool, err error) {
-	_, found, err := c.Cell().FindSession(ctx, r.session())
-	if err != nil || found {
-		return false, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.over[r.session()] = true
-	return true, nil
-}
-
-func (g *ghosts) keep(list []*entry) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maps.DeleteFunc(g.over, func(id api.SessionID, _ bool) bool {
-		return !slices.ContainsFunc(list, func(e *entry) bool { return e.record.session() == id })
-	})
-}
-
 // standing is whether a candidate may queue for the lock, to its knowledge.
 type standing struct {
-	mu      sync.Mutex // guards all below
-	looks   uint64
-	newest  uint64 // the newest look applied
-	free    context.Context
-	busy    context.CancelCauseFunc // ends free; nil while outranked
-	err     error                   // why the candidacy ended: a look failed, or the registration ended
-	changed chan struct{}           // closed and replaced at each change
+	mu     sync.Mutex // guards all below
+	looks  uint64
+	newest uint64                  // the newest look applied
+	turn   context.Context         //nolint:containedctx // ends when a candidate ranks before this one; nil while one does
+	end    context.CancelCauseFunc // ends turn
+	began  chan struct{}           // closed and replaced when turn begins
 }
 
-func newStanding() *standing { return &standing{changed: make(chan struct{})} }
+func newStanding() *standing { return &standing{began: make(chan struct{})} }
 
 // begin numbers a look, so that an older result does not overwrite a newer one.
 func (s *standing) begin() uint64 {
@@ -297,57 +261,35 @@ func (s *standing) begin() uint64 {
 	return s.looks
 }
 
-func outranked() error { return api.Errorf(api.Cancelled, "another candidate ranks before this one") }
-
 func (s *standing) found(look uint64, behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if look <= s.newest || s.err != nil {
+	if look <= s.newest {
 		return
 	}
 	s.newest = look
 	switch {
-	case behind && s.busy != nil:
-		s.busy(outranked())
-		s.free, s.busy = nil, nil
-	case !behind && s.busy == nil:
-		s.free, s.busy = context.WithCancelCause(context.Background())
-	default:
-		return
+	case behind && s.turn != nil:
+		s.end(api.Errorf(api.Cancelled, "another candidate ranks before this one"))
+		s.turn = nil
+	case !behind && s.turn == nil:
+		s.turn, s.end = context.WithCancelCause(context.Background())
+		close(s.began)
+		s.began = make(chan struct{})
 	}
-	s.broadcast()
-}
-
-// fail records that looks or the registration ended. The first error counts.
-func (s *standing) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return
-	}
-	s.err = err
-	if s.busy != nil {
-		s.busy(err)
-	}
-	s.broadcast()
-}
-
-func (s *standing) broadcast() {
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
 // awaitTurn waits until no candidate ranks before this one. Its context ends when one does.
 func (s *standing) awaitTurn(ctx context.Context) (context.Context, error) {
 	for {
 		s.mu.Lock()
-		free, err, changed := s.free, s.err, s.changed
+		turn, began := s.turn, s.began
 		s.mu.Unlock()
-		if free != nil || err != nil {
-			return free, err
+		if turn != nil {
+			return turn, ctx.Err()
 		}
 		select {
-		case <-changed:
+		case <-began:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

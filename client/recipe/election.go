@@ -76,13 +76,12 @@ type campaign struct {
 	file     *client.Handle // of the lock; nil until it is opened again
 	presence *Presence
 	roster   *roster
-	ghosts   *ghosts
 	standing *standing
 	chosen   bool // at the last look
 }
 
 func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*campaign, error) {
-	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), ghosts: newGhosts(), standing: newStanding()}
+	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), standing: newStanding()}
 	r := sign(c).with(o.Value)
 	r.Priority = o.Priority
 	if err := r.room(); err != nil {
@@ -120,28 +119,40 @@ func (k *campaign) withdraw(ctx context.Context) {
 	_ = k.presence.Withdraw(ctx) // continues in the background
 }
 
+// run waits until the candidate is the primary. The campaign ends when the looks at the candidates fail, or the
+// registration ends.
 func (k *campaign) run(ctx context.Context) (*Primary, error) {
-	watching, stop := context.WithCancel(ctx)
+	alive, fail := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
-	defer stop()
-	watch.Go(func() { k.watch(watching) })
+	defer fail(nil)
+	watch.Go(func() { fail(k.watch(alive)) })
 	registered := k.presence.Context()
-	unhook := context.AfterFunc(registered, func() { k.standing.fail(context.Cause(registered)) })
-	defer unhook()
+	defer context.AfterFunc(registered, func() { fail(context.Cause(registered)) })()
+	l, err := k.takeOffice(alive)
+	switch {
+	case err == nil:
+		return k.reign(l), nil
+	case ctx.Err() == nil && alive.Err() != nil:
+		return nil, context.Cause(alive)
+	}
+	return nil, err
+}
+
+func (k *campaign) takeOffice(ctx context.Context) (*client.Lock, error) {
 	for {
 		turn, err := k.standing.awaitTurn(ctx)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = k.open(ctx)
 		}
-		if err := k.open(ctx); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		l, err := k.acquire(ctx, turn)
 		if err == nil {
 			var won bool
 			if won, err = k.win(ctx, l); won {
-				return k.reign(l), nil
+				return l, nil
 			}
 			giveUp(ctx, l)
 		}
@@ -159,7 +170,7 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 }
 
 // watch looks at the candidates at each change, and checks that those before this one live.
-func (k *campaign) watch(ctx context.Context) {
+func (k *campaign) watch(ctx context.Context) error {
 	o := client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
 	for s, err := range follow(ctx, k.c, k.roster.dir, o) {
 		look := k.standing.begin() // now, not when the wait for this sight began
@@ -173,30 +184,27 @@ func (k *campaign) watch(ctx context.Context) {
 		switch {
 		case errors.Is(err, api.HandleClosed):
 		case err != nil:
-			k.standing.fail(err)
-			return
+			return err
 		default:
-			k.standing.found(look, k.isOutranked(list))
+			k.standing.found(look, k.before(list) != nil)
 		}
 	}
+	return nil
 }
 
 // unmask asks the cell whether the candidate before this one lives, and if not, asks about the next, until
 // one lives.
 func (k *campaign) unmask(ctx context.Context, list []*entry) error {
-	k.ghosts.keep(list)
 	for {
 		e := k.before(list)
 		if e == nil {
 			return nil
 		}
-		if over, err := k.ghosts.find(ctx, k.c, e.record); err != nil || !over {
+		if over, err := k.roster.isOver(ctx, e); err != nil || !over {
 			return err
 		}
 	}
 }
-
-func (k *campaign) isOutranked(list []*entry) bool { return k.before(list) != nil }
 
 // before returns the first of the other candidates, if it ranks before this one, or nil.
 func (k *campaign) before(list []*entry) (best *entry) {
@@ -205,7 +213,7 @@ func (k *campaign) before(list []*entry) (best *entry) {
 		switch {
 		case e.name == k.options.Name:
 			mine = e.record.rank()
-		case e.record.Elected != 0 || e.record.session() == 0 || k.ghosts.has(e.record): // a primary, or no candidate
+		case e.record.Elected != 0 || e.record.session() == 0 || k.roster.knowsOver(e): // a primary, or no candidate
 		case best == nil || e.record.rank().compare(best.record.rank()) > 0:
 			best = e
 		}
@@ -239,7 +247,7 @@ func (k *campaign) win(ctx context.Context, l *client.Lock) (bool, error) {
 		list, err = nil, nil // the directory was deleted: there are no others
 	}
 	if err == nil {
-		behind := k.isOutranked(list)
+		behind := k.before(list) != nil
 		k.standing.found(look, behind)
 		if behind {
 			return false, nil

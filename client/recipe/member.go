@@ -91,6 +91,7 @@ type entry struct {
 	record            record
 	instance, content api.Generation
 	ephemeral         bool
+	over              bool // its session is known to have ended, as a reader may keep its file; roster.mu guards it
 }
 
 func (e *entry) member() Member {
@@ -173,6 +174,27 @@ func (r *roster) keep(list []*entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known = known
+}
+
+// isOver asks the cell whether the session of an entry has ended. No session reuses a number.
+func (r *roster) isOver(ctx context.Context, e *entry) (bool, error) {
+	if r.knowsOver(e) {
+		return true, nil
+	}
+	_, found, err := r.c.Cell().FindSession(ctx, e.record.session())
+	if err != nil || found {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.over = true
+	return true, nil
+}
+
+func (r *roster) knowsOver(e *entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.over
 }
 
 func (r *roster) once(ctx context.Context) ([]*entry, error) {

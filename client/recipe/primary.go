@@ -12,14 +12,9 @@ import (
 // Primary is the winner of an election. Its methods may be called from several goroutines. Resign or
 // HandOver, also after it has lost: that says that its work has stopped (client.Lock.Release).
 type Primary struct {
-	c        *client.Client
-	path     string
-	name     string
-	rank     rank
-	file     *client.Handle
-	lock     *client.Lock
-	presence *Presence
-	ghosts   *ghosts
+	*campaign // that it has won
+	lock      *client.Lock
+	rank      rank
 
 	ask   sync.Once
 	asked chan struct{}      // closed when a candidate ranks before it
@@ -31,16 +26,13 @@ type Primary struct {
 }
 
 func (k *campaign) reign(l *client.Lock) *Primary {
-	p := &Primary{
-		c: k.c, path: k.path, name: k.options.Name, file: k.file, lock: l, presence: k.presence, ghosts: k.ghosts, rank: rank{priority: k.options.Priority},
-		asked: make(chan struct{}), done: make(chan struct{}),
-	}
+	p := &Primary{campaign: k, lock: l, rank: rank{priority: k.options.Priority}, asked: make(chan struct{}), done: make(chan struct{})}
 	if k.chosen {
 		p.rank.chosen.Reign = l.Token() - 1 // before all later choices
 	}
 	ctx, cancel := context.WithCancel(l.Context())
 	p.stop = cancel
-	go p.attend(ctx, k.roster)
+	go p.attend(ctx)
 	return p
 }
 
@@ -62,7 +54,7 @@ func (p *Primary) Path() string { return p.path }
 func (p *Primary) Lock() *client.Lock { return p.lock }
 
 // Name returns the name of the candidate.
-func (p *Primary) Name() string { return p.name }
+func (p *Primary) Name() string { return p.options.Name }
 
 // SetValue replaces the value, if this is the primary at the moment of the write. Otherwise it writes nothing
 // and returns BadSequencer or LockLost. After SessionExpired it may have written, as the answer may be lost.
@@ -143,27 +135,26 @@ func (p *Primary) HandOver(ctx context.Context, name string) error {
 }
 
 // attend shows the primary, and checks whether a candidate ranks before it. It ends with the lock's context.
-func (p *Primary) attend(ctx context.Context, r *roster) {
+func (p *Primary) attend(ctx context.Context) {
 	defer close(p.done)
 	p.presence.mu.Lock()
 	mine := p.presence.record
 	p.presence.mu.Unlock()
 	mine.Elected = p.lock.Token()
 	_ = p.presence.rewrite(ctx, mine) // for people; the lock remains even if the announcement has ended
-	for list, err := range r.follow(ctx) {
+	for list, err := range p.roster.follow(ctx) {
 		if err != nil {
 			return
 		}
-		p.ghosts.keep(list)
 		asked := false
 		for _, e := range announced(list) {
 			switch {
-			case e.name == p.name || e.record.Elected != 0 || e.record.session() == 0:
+			case e.name == p.options.Name || e.record.Elected != 0 || e.record.session() == 0:
 			case e.record.Chosen != nil && e.record.Chosen.Reign < p.lock.Token():
 				// The mark was for a past reign. If this fails, the candidate ranks too high.
-				_ = remark(ctx, p.c, r.dir, e, nil)
+				_ = remark(ctx, p.c, p.roster.dir, e, nil)
 			default:
-				asked = asked || e.record.rank().compare(p.rank) > 0 && p.lives(ctx, e.record)
+				asked = asked || e.record.rank().compare(p.rank) > 0 && p.lives(ctx, e)
 			}
 		}
 		if asked {
@@ -174,10 +165,7 @@ func (p *Primary) attend(ctx context.Context, r *roster) {
 
 // lives reports whether a candidate's session is not known to have ended. Without an answer it counts as
 // alive.
-func (p *Primary) lives(ctx context.Context, r record) bool {
-	if p.ghosts.has(r) {
-		return false
-	}
-	over, err := p.ghosts.find(ctx, p.c, r)
+func (p *Primary) lives(ctx context.Context, e *entry) bool {
+	over, err := p.roster.isOver(ctx, e)
 	return err != nil || !over
 }
