@@ -13,30 +13,24 @@ import (
 // mostReads limits how many nodes a Tree opens at a time: a part of the requests a session may have pending.
 const mostReads = 16
 
-type growth struct {
-	t     *Tree
-	c     *client.Client
-	fail  context.CancelCauseFunc // ends it
-	reads chan struct{}           // one for each node being opened
-}
-
 // limb is a followed directory of a Tree. Everything below it is stopped, and waited for, before it is
 // removed or replaced: so no goroutine writes old nodes into the tree.
 type limb struct {
-	*growth
+	t    *Tree
+	c    *client.Client
+	fail context.CancelCauseFunc // ends the session's limbs
 	path string
 	stat api.Stat // from its parent; zero of the root
 	at   *twig
 	stop context.CancelFunc
 	done chan struct{} // closed when it has ended
 
-	limbs  map[string]*limb // below it; only its goroutine uses them
-	behind bool             // counted in Tree.behind; Tree.mu guards it
+	limbs map[string]*limb // below it; only its goroutine uses them
 }
 
 // newLimb returns a limb without a look. Without a node it is the root.
-func (g *growth) newLimb(path string, at *twig) *limb {
-	l := &limb{growth: g, path: path, at: at, stop: func() {}, done: make(chan struct{}), limbs: map[string]*limb{}}
+func newLimb(t *Tree, c *client.Client, fail context.CancelCauseFunc, path string, at *twig) *limb {
+	l := &limb{t: t, c: c, fail: fail, path: path, at: at, stop: func() {}, done: make(chan struct{}), limbs: map[string]*limb{}}
 	l.heard()
 	return l
 }
@@ -46,13 +40,13 @@ func treeEvents() client.OpenOptions {
 }
 
 func (t *Tree) follow(ctx context.Context, c *client.Client) error {
+	within, fail := context.WithCancelCause(ctx)
+	l := newLimb(t, c, fail, t.path, nil)
 	t.enter(c)
 	defer t.enter(nil)
-	within, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	g := &growth{t: t, c: c, fail: fail, reads: make(chan struct{}, mostReads)}
-	l := g.newLimb(t.path, nil)
+	defer l.forget()
 	defer l.prune()
+	defer fail(nil)
 	for s, err := range follow(within, c, t.path, treeEvents()) {
 		switch {
 		case err != nil:
@@ -98,12 +92,12 @@ func (l *limb) run(ctx context.Context) {
 
 func (l *limb) once(ctx context.Context) error {
 	select {
-	case l.reads <- struct{}{}:
+	case l.t.reads <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	h, err := l.c.Open(ctx, l.path, treeEvents())
-	<-l.reads
+	<-l.t.reads
 	if err != nil {
 		return err
 	}
@@ -241,12 +235,12 @@ func (l *limb) grow(ctx context.Context, list []api.Stat) error {
 			continue
 		}
 		select {
-		case l.reads <- struct{}{}:
+		case l.t.reads <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		all.Go(func() {
-			defer func() { <-l.reads }()
+			defer func() { <-l.t.reads }()
 			if err := l.read(ctx, name, stat); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -274,7 +268,7 @@ func (l *limb) branch(ctx context.Context, name string, stat api.Stat) error {
 	if err != nil {
 		return err
 	}
-	below := l.newLimb(l.path+"/"+name, at)
+	below := newLimb(l.t, l.c, l.fail, l.path+"/"+name, at)
 	below.stat = stat
 	ctx, below.stop = context.WithCancel(ctx)
 	l.limbs[name] = below
@@ -310,21 +304,16 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 func (l *limb) heard() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
-	if !l.behind {
-		l.behind = true
-		l.t.behind++
-	}
+	l.t.behind[l] = true
 }
 
 func (l *limb) seen() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
-	if !l.behind {
+	if !l.t.behind[l] {
 		return
 	}
-	l.behind = false
-	l.t.behind--
-	if l.t.behind > 0 {
+	if delete(l.t.behind, l); len(l.t.behind) > 0 {
 		return
 	}
 	l.t.err = nil
@@ -333,6 +322,13 @@ func (l *limb) seen() {
 		close(l.t.ready)
 	}
 	l.t.broadcast()
+}
+
+// forget drops a limb that nothing follows any more.
+func (l *limb) forget() {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	delete(l.t.behind, l)
 }
 
 func (l *limb) prune() {
@@ -351,11 +347,6 @@ func endLimbs(all []*limb) {
 	}
 	for _, l := range all {
 		<-l.done
-		l.t.mu.Lock()
-		if l.behind {
-			l.behind = false
-			l.t.behind--
-		}
-		l.t.mu.Unlock()
+		l.forget()
 	}
 }

@@ -29,14 +29,15 @@ const (
 // a handle of the session, which has api.MaxHandles. Close waits for the goroutines. Its methods may be
 // called from several goroutines.
 type Tree struct {
-	path    string
-	o       TreeOptions
-	upkeep        // its mutex guards all below, and the twigs; loaded: the tree was once complete
-	root    *twig // nil: no such directory
-	nodes   int
-	bytes   int
-	changed chan struct{} // closed and replaced at each change
-	behind  int           // directories, changed or new, without a look since
+	path  string
+	o     TreeOptions
+	reads chan struct{} // one for each node that is being opened
+
+	upkeep       // its mutex guards all below, and the twigs; loaded: the tree was once complete
+	root   *twig // nil: no such directory
+	nodes  int
+	bytes  int
+	behind map[*limb]bool // directories, changed or new, without a look since
 }
 
 // TreeNode is a file or a directory of a Tree, in one version.
@@ -96,36 +97,15 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultTreeBytes
 	}
-	t := &Tree{path: p.String(), o: o, upkeep: newUpkeep(), changed: make(chan struct{})}
-	if err := t.begin(ctx, from, t, "tree", dir); err != nil {
+	t := newTree(p.String(), o)
+	if err := t.begin(ctx, from, t.follow, "tree", dir); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-func (t *Tree) enter(c *client.Client) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.c, t.behind = c, 0
-	t.broadcast()
-}
-
-// fail reports an error, and whether the tree was once complete.
-func (t *Tree) fail(err error) (loaded bool) {
-	t.mu.Lock()
-	loaded, t.err = t.loaded, err
-	t.broadcast()
-	t.mu.Unlock()
-	if t.o.OnError != nil {
-		t.o.OnError(err)
-	}
-	return loaded
-}
-
-// broadcast reports a change. Tree.mu is held.
-func (t *Tree) broadcast() {
-	close(t.changed)
-	t.changed = make(chan struct{})
+func newTree(path string, o TreeOptions) *Tree {
+	return &Tree{path: path, o: o, reads: make(chan struct{}, mostReads), upkeep: newUpkeep(o.OnError), behind: map[*limb]bool{}}
 }
 
 // Get returns a node by its name below the directory, such as "web/limits", and whether it exists. "." is the
@@ -205,8 +185,8 @@ func (t *Tree) Changed() <-chan struct{} {
 func (t *Tree) Fresh() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	//mutant: return t.err == nil && t.behind == 0 && t.c != nil //by TestTree of ./client/recipe
-	return t.err == nil && t.behind == 0 && t.c != nil && t.c.Left() > 0
+	//mutant: return t.err == nil && len(t.behind) == 0 && t.c != nil //by TestTree of ./client/recipe
+	return t.err == nil && len(t.behind) == 0 && t.c != nil && t.c.Left() > 0
 }
 
 // Err returns why the last attempt to update the Tree failed; nil when it is up to date again, and while it

@@ -66,9 +66,8 @@ func TestTreeOfWhatComesAndGoes(t *testing.T) {
 func TestTreeWaitsForWhoIsStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tree := &Tree{upkeep: newUpkeep(), changed: make(chan struct{})}
-		g := &growth{t: tree}
-		old := g.newLimb("/ls/local/tree/d", nil)
+		tree := newTree(treeDir, TreeOptions{})
+		old := newLimb(tree, nil, nil, treeDir+"/d", nil)
 		stopped := make(chan struct{})
 		old.stop = func() { close(stopped) }
 		go func() {
@@ -80,8 +79,8 @@ func TestTreeWaitsForWhoIsStopped(t *testing.T) {
 		}()
 		endLimbs([]*limb{old})
 		<-old.done
-		if tree.behind != 0 {
-			t.Errorf("%d directories are behind, and nobody follows them", tree.behind)
+		if n := len(tree.behind); n != 0 {
+			t.Errorf("%d directories are behind, and nobody follows them", n)
 		}
 	})
 }
