@@ -145,18 +145,11 @@ func stranger(ctx context.Context, c *client.Client, path string, who api.Holder
 // valueOf returns the contents of an election's file, which the primary may have changed (Primary.SetValue),
 // or known if the file is gone.
 func valueOf(ctx context.Context, c *client.Client, path string, known []byte) ([]byte, error) {
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
-	if err == nil {
-		defer leave(ctx, h)
-		var text []byte
-		if text, _, err = h.Contents(ctx); err == nil {
-			return text, nil
-		}
-	}
+	text, _, err := c.Get(ctx, path)
 	if gone(err) {
 		return known, nil
 	}
-	return nil, err
+	return text, err
 }
 
 // Nominate chooses the next primary, as an operator's act. The candidate ranks first until there is a
@@ -208,10 +201,6 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 			return err
 		}
 	}
-}
-
-func holds(l client.LockInfo, session api.SessionID) bool {
-	return slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == session })
 }
 
 func unknownCandidate(path, name string, list []*entry) error {

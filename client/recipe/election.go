@@ -74,7 +74,7 @@ type campaign struct {
 	path     string
 	options  CampaignOptions
 	file     *client.Handle // of the lock; nil until it is opened again
-	presence *Presence
+	presence *presence
 	roster   *roster
 	standing *standing
 	chosen   bool // at the last look

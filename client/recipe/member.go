@@ -219,19 +219,12 @@ func childEvents() []api.EventKind {
 
 // follow ranges over the looks at the directory: at once, then after each change. An absent one is empty.
 func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
-	return func(yield func([]*entry, error) bool) {
-		for s, err := range follow(ctx, r.c, r.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}) {
-			var list []*entry
-			if err == nil && s.Handle != nil {
-				if list, err = r.look(ctx, s.Handle); errors.Is(err, api.HandleClosed) {
-					continue // the next sight knows
-				}
-			}
-			if !yield(list, ended(ctx, err, "follow", r.dir)) || err != nil {
-				return
-			}
+	return looks(ctx, r.c, r.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}, func(s sight) ([]*entry, error) {
+		if s.Handle == nil {
+			return nil, nil
 		}
-	}
+		return r.look(ctx, s.Handle)
+	})
 }
 
 // Members lists the members, by name: the readable ephemeral files of a directory, of Announce or of other
@@ -264,7 +257,7 @@ func WatchMembers(ctx context.Context, c *client.Client, dir string) iter.Seq2[[
 				continue
 			}
 			before, first = slices.Clone(now), false
-			if !yield(now, err) || err != nil {
+			if !yield(now, ended(ctx, err, "follow", dir)) {
 				return
 			}
 		}

@@ -118,7 +118,7 @@ func (p *Primary) resigned(ctx context.Context) error {
 	if err != nil {
 		return ended(ctx, err, "resign from", p.path)
 	}
-	if uint64(x.Lock.Generation) == p.lock.Token() && holds(x.Lock, p.c.Session()) {
+	if uint64(x.Lock.Generation) == p.lock.Token() && len(x.Lock.Holders) > 0 {
 		return &api.Error{Code: api.Uncertain, Op: "resign from", Path: p.path, Message: "the lock is being released in the background; ask again"}
 	}
 	return nil
