@@ -113,7 +113,7 @@ func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.Lock
 }
 
 func (l *Locks) begin() {
-	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(l.held[0].lock.Context(), nil))
+	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(l.held[0].Context(), nil))
 	for _, h := range l.held[1:] {
 		lock := h.lock.Context()
 		context.AfterFunc(lock, func() { l.cancel(context.Cause(lock)) })
@@ -194,7 +194,7 @@ func (l *Locks) Locks() []*client.Lock {
 // other errors are client.Lock.Release's. Without an answer before the end of ctx it is
 // Uncertain, and goes on in the background; another call waits for it again.
 func (l *Locks) Release(ctx context.Context) error {
-	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].handle.Path(), Err: client.LockReleased, Message: "the locks were released"})
+	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].Path(), Err: client.LockReleased, Message: "the locks were released"})
 	return l.release(ctx)
 }
 
@@ -202,10 +202,10 @@ func (l *Locks) release(ctx context.Context) error {
 	if len(l.held) == 0 {
 		return nil
 	}
-	return l.end.run(ctx, l.held[0].c, "release", l.held[0].handle.Path(), func(ctx context.Context) error {
+	return l.end.run(ctx, l.held[0].c, "release", l.held[0].Path(), func(ctx context.Context) error {
 		var faults []error
 		for _, h := range slices.Backward(l.held) {
-			faults = append(faults, h.release(ctx))
+			faults = append(faults, h.Release(ctx))
 		}
 		return errors.Join(faults...)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -29,10 +30,10 @@ const MaxSlots = 100
 // and the others wait here. All semaphores of a client share its session's 192 queue places; slots without
 // one are tried every few seconds (client.Handle.Acquire).
 type Semaphore struct {
-	c    *client.Client
-	dir  string
-	n    int
-	door *turnstile
+	c      *client.Client
+	dir    string
+	n      int
+	places chan struct{} // one for each request in the cell's queue
 }
 
 // SemaphoreOptions qualify Acquire and TryAcquire.
@@ -47,7 +48,7 @@ type SemaphoreOptions struct {
 // NewSemaphore returns a semaphore of n, 1 to MaxSlots, without a call. The first Acquire makes the
 // directory, in an existing one, with its n; then another n is rejected (ResizeSemaphore).
 func NewSemaphore(c *client.Client, dir string, n int) *Semaphore {
-	return &Semaphore{c: c, dir: dir, n: n, door: newTurnstile(c, dir, []byte(strconv.Itoa(n)))}
+	return &Semaphore{c: c, dir: dir, n: n, places: make(chan struct{}, mostQueued)}
 }
 
 // Acquire waits until there is room, first come, first served, and returns a permit. If ctx ends first, the
@@ -57,14 +58,13 @@ func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, e
 	if err := sizeFault("acquire", s.n, s.dir); err != nil {
 		return nil, err
 	}
-	agree := func(h *client.Handle) error { return s.agree(ctx, h) }
-	h, err := s.door.enter(ctx, o.Reason, agree)
+	h, err := s.enter(ctx, o.Reason, s.agree)
 	if err != nil {
 		return nil, ended(ctx, err, "acquire", s.dir)
 	}
-	defer s.door.leave(ctx, h)
+	defer s.leave(ctx, h)
 	p, err := s.take(ctx, o)
-	return s.confirm(ctx, p, err, agree(h))
+	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
 // TryAcquire returns a permit if a slot is free. It does not queue, and may overtake waiters, except the one
@@ -74,7 +74,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	if err := sizeFault("acquire", s.n, s.dir); err != nil {
 		return nil, err
 	}
-	h, err := s.door.open(ctx)
+	h, err := s.open(ctx)
 	if err != nil {
 		return nil, ended(ctx, err, "try to acquire", s.dir)
 	}
@@ -83,7 +83,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 		return nil, err
 	}
 	p, taken, err := s.trySlots(ctx, o)
-	leaveSlots(ctx, taken)
+	leave(ctx, slices.Collect(maps.Values(taken))...)
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
@@ -143,11 +143,11 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		return err
 	}
 	s := NewSemaphore(c, dir, n)
-	h, err := s.door.enter(ctx, fmt.Sprintf("resize to %d", n), func(*client.Handle) error { return nil })
+	h, err := s.enter(ctx, fmt.Sprintf("resize to %d", n), nil)
 	if err != nil {
 		return ended(ctx, err, "resize", dir)
 	}
-	defer s.door.leave(ctx, h)
+	defer s.leave(ctx, h)
 	was, stat, err := readSize(ctx, h)
 	if err != nil {
 		return err

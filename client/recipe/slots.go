@@ -4,17 +4,80 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
+const (
+	turnstileName = "turnstile"
+	// mostQueued limits a process's requests in the cell's queue; the others wait in the process. Each waiter
+	// takes one of its session's api.MaxOutstanding requests; if waiters took all, holders could not release.
+	mostQueued = 32
+)
+
+// open opens the turnstile, whose contents are the size.
+func (s *Semaphore) open(ctx context.Context) (*client.Handle, error) {
+	return openIn(ctx, s.c, s.dir, turnstileName, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte(strconv.Itoa(s.n))})
+}
+
+// enter waits for its turn: it is the lock of the turnstile, with the cell's queue. It calls check, if any,
+// before; an error ends the wait. The caller must call leave. The lock guards nothing, so it needs no
+// lock-delay: if it was broken or a session has ended, two may be let through. A caller whose lock was broken
+// releases it at once, as the cell extends no lease until then, and goes on.
+func (s *Semaphore) enter(ctx context.Context, reason string, check func(ctx context.Context, h *client.Handle) error) (*client.Handle, error) {
+	select {
+	case s.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.c.Done():
+		return nil, s.c.Err()
+	}
+	h, err := s.pass(ctx, reason, check)
+	//mutant: for false { //by TestTakenInTheMomentOfTheGrant of ./client/recipe
+	for err != nil && passing(err) {
+		h, err = s.pass(ctx, reason, check)
+	}
+	if err != nil {
+		<-s.places
+	}
+	return h, err
+}
+
+func (s *Semaphore) pass(ctx context.Context, reason string, check func(ctx context.Context, h *client.Handle) error) (*client.Handle, error) {
+	h, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if check != nil {
+		err = check(ctx, h)
+	}
+	if err == nil {
+		var l *client.Lock
+		if l, err = h.Acquire(ctx, api.Exclusive, client.Reason(reason)); err == nil {
+			// After leave it does nothing; before, it ends when the cell has answered or the session has
+			// ended.
+			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(ctx)) })
+			return h, nil
+		}
+	}
+	leave(ctx, h)
+	return nil, err
+}
+
+func (s *Semaphore) leave(ctx context.Context, h *client.Handle) {
+	leave(ctx, h)
+	<-s.places
+}
+
 // Permit is one of the slots. Release it, also after it was lost.
 type Permit struct {
-	hold
+	*held
 	slot int
 }
 
@@ -25,15 +88,6 @@ func (p *Permit) Slot() int { return p.slot }
 
 func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
 
-type slotHandle struct {
-	slot   int
-	handle *client.Handle
-}
-
-func (s *Semaphore) permit(one slotHandle, l *client.Lock) *Permit {
-	return &Permit{hold{&held{c: s.c, handle: one.handle, lock: l}}, one.slot}
-}
-
 // take takes a free slot, or waits for one.
 func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
 	for {
@@ -41,7 +95,7 @@ func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, erro
 		if isBusy(err) {
 			p, err = s.first(ctx, taken, o)
 		} else {
-			leaveSlots(ctx, taken)
+			leave(ctx, slices.Collect(maps.Values(taken))...)
 		}
 		//mutant: if true { //by TestTakenFromWhoWaitsForAll of ./client/recipe
 		if err == nil || !passing(err) {
@@ -51,32 +105,21 @@ func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, erro
 	}
 }
 
-func leaveSlots(ctx context.Context, slots []slotHandle) {
-	var handles []*client.Handle
-	for _, one := range slots {
-		handles = append(handles, one.handle)
-	}
-	leave(ctx, handles...)
-}
-
-func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, error) {
-	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
-}
-
-// trySlots takes a free slot. Otherwise it returns the handles of the taken ones. It skips an unusable slot as
+// trySlots takes a free slot. It also returns the handles of taken ones, by number. It skips an unusable slot as
 // long as there are others.
-func (s *Semaphore) trySlots(ctx context.Context, o SemaphoreOptions) (p *Permit, taken []slotHandle, err error) {
+func (s *Semaphore) trySlots(ctx context.Context, o SemaphoreOptions) (p *Permit, taken map[int]*client.Handle, err error) {
 	var spoilt error
 	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir}
+	taken = map[int]*client.Handle{}
 	start := rand.IntN(s.n)
 	for i := range s.n {
-		one := slotHandle{slot: (start + i) % s.n}
-		l, err := s.trySlot(ctx, &one, o)
+		slot := (start + i) % s.n
+		h, l, err := s.trySlot(ctx, slot, o)
 		if err == nil {
-			return s.permit(one, l), taken, nil
+			return &Permit{&held{c: s.c, handle: h, lock: l}, slot}, taken, nil
 		}
-		if one.handle != nil {
-			taken = append(taken, one)
+		if h != nil {
+			taken[slot] = h
 		}
 		var e *api.Error
 		switch {
@@ -106,50 +149,50 @@ func (s *Semaphore) trySlots(ctx context.Context, o SemaphoreOptions) (p *Permit
 
 // trySlot opens a slot and tries its lock. The handle stays open if the lock is taken. A file deleted after
 // the open says nothing of the slot: try the next file.
-func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOptions) (*client.Lock, error) {
+func (s *Semaphore) trySlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, *client.Lock, error) {
 	for {
-		h, err := s.openSlot(ctx, one.slot, o)
+		h, err := s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		//mutant: l, err := h.TryAcquire(ctx, api.Shared, client.Reason(o.Reason)) //by TestSemaphore of ./client/recipe
 		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
 		if err == nil || !unusable(err) {
-			one.handle = h
-			return l, err
+			return h, l, err
 		}
 		leave(ctx, h)
 		//mutant: if true { //by TestSlotIsDeletedWhenItIsTried of ./client/recipe
 		if !gone(err) {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }
 
 // first waits for all slots at once, and takes the first that it gets. Closing the other handles ends the other
 // waits.
-func (s *Semaphore) first(ctx context.Context, slots []slotHandle, o SemaphoreOptions) (*Permit, error) {
+func (s *Semaphore) first(ctx context.Context, slots map[int]*client.Handle, o SemaphoreOptions) (*Permit, error) {
 	type outcome struct {
-		one  slotHandle
+		slot int
 		lock *client.Lock
 		err  error
 	}
 	outcomes := make(chan outcome, len(slots))
 	var waits sync.WaitGroup
-	for _, one := range slots {
+	for slot, h := range slots {
 		waits.Go(func() {
-			l, err := one.handle.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
-			outcomes <- outcome{one, l, err}
+			l, err := h.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
+			outcomes <- outcome{slot, l, err}
 		})
 	}
 	had := <-outcomes
+	p := &Permit{&held{c: s.c, handle: slots[had.slot], lock: had.lock}, had.slot}
 	if had.err == nil {
-		slots = slices.DeleteFunc(slots, func(one slotHandle) bool { return one == had.one })
+		delete(slots, had.slot)
 	}
-	leaveSlots(ctx, slots)
+	leave(ctx, slices.Collect(maps.Values(slots))...)
 	waits.Wait() // closing its handle released a second lock
 	if had.err != nil {
 		return nil, had.err
 	}
-	return s.permit(had.one, had.lock), nil
+	return p, nil
 }

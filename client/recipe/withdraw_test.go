@@ -122,7 +122,7 @@ func TestWithdraw(t *testing.T) {
 			t.Errorf("withdrawn, and the file is locked: %v", err)
 		}
 		expect("a locked file", 1)
-		w.OK(held.release(w.Ctx))
+		w.OK(held.Release(w.Ctx))
 		pass(time.Second)
 		expect("it is released", 0)
 	})
