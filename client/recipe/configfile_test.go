@@ -5,6 +5,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -168,3 +169,68 @@ func TestWatchConfigOfNothing(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// Files that are watched over a Keeper share its session with the rest of the program, have the next when it is lost, and
+// leave it open when they are closed.
+func TestWatchConfigOverAKeeper(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		writer := w.Client("writer")
+		k, err := client.Keep(w.Ctx, w.ConfigOf("h1"))
+		w.OK(err)
+		defer func() { w.OK(k.Close(context.Background())) }()
+		mine := func() (id api.SessionID) {
+			t.Helper()
+			w.OK(k.Do(w.Ctx, func(c *client.Client) error { id = c.Session(); return nil }))
+			list, err := writer.Cell().Sessions(w.Ctx)
+			if err != nil || len(list) != 2 {
+				t.Errorf("%d sessions, %v; want the writer's and one", len(list), err)
+			}
+			return id
+		}
+		var files []*ConfigFile[int]
+		for i := range 3 {
+			path := fmt.Sprintf("/ls/local/limit%d", i)
+			w.Put(writer, path, fmt.Sprint(i))
+			f, err := WatchConfig(w.Ctx, k, path, number, ConfigFileOptions[int]{})
+			w.OK(err)
+			files = append(files, f)
+		}
+		for i, f := range files {
+			w.is(f, i, true)
+		}
+		first := mine()
+		w.Expire(first)
+		w.Settle()
+		for i, f := range files {
+			w.Put(writer, fmt.Sprintf("/ls/local/limit%d", i), fmt.Sprint(10+i))
+			w.is(f, 10+i, true)
+		}
+		if mine() == first {
+			t.Error("the session is the one that was lost")
+		}
+		for _, f := range files {
+			f.Close()
+		}
+		second := mine()
+		pass(time.Second)
+		if mine() != second {
+			t.Error("Close of the files has closed the session")
+		}
+
+		// An error of a function ends Renew, and not the session; the end of the Keeper ends it, too.
+		own := errors.New("the function's own error")
+		if err := k.Renew(w.Ctx, func(context.Context, *client.Client) error { return own }); !errors.Is(err, own) || mine() != second {
+			t.Errorf("Renew: %v", err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- k.Renew(w.Ctx, func(ctx context.Context, _ *client.Client) error { <-ctx.Done(); return nil })
+		}()
+		pass(time.Second)
+		w.OK(k.Close(w.Ctx))
+		if err := <-ended; !errors.Is(err, client.Closed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}

@@ -19,23 +19,6 @@ import (
 
 const counterDir = "/ls/local/svc/counter"
 
-// keeper returns a Keeper of a host, which is closed at the end of the test.
-func (w *world) keeper(host string, edits ...func(*client.Config)) *client.Keeper {
-	w.T.Helper()
-	cfg := w.ConfigOf(host)
-	for _, edit := range edits {
-		edit(&cfg)
-	}
-	k, err := client.Keep(w.Ctx, cfg)
-	w.OK(err)
-	w.T.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = k.Close(ctx) // it may be cut off
-	})
-	return k
-}
-
 // session returns the session of a Keeper.
 func (w *world) session(k *client.Keeper) (id api.SessionID) {
 	w.T.Helper()
@@ -59,7 +42,7 @@ func (w *world) adds(k *Counter, delta, want int64) {
 
 func TestCounter(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		one, two, op := NewCounter(w.keeper("one"), counterDir), NewCounter(w.keeper("two"), counterDir), w.Client("op")
+		one, two, op := NewCounter(w.Keep("one"), counterDir), NewCounter(w.Keep("two"), counterDir), w.Client("op")
 		w.counts(one, 0)
 		w.adds(one, 3, 3)
 		w.adds(two, -5, -2)
@@ -105,7 +88,7 @@ func second[T any](_ T, err error) error { return err }
 // A context that has ended before the call says so, and of no other call; Close goes on for a moment, as what gives something back does.
 func TestCounterEndedContext(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		k, op := NewCounter(w.keeper("one"), counterDir), w.Client("op")
+		k, op := NewCounter(w.Keep("one"), counterDir), w.Client("op")
 		w.adds(k, 1, 1)
 		ended, cancel := context.WithCancel(w.Ctx)
 		cancel()
@@ -126,7 +109,7 @@ func TestCounterEndedContext(t *testing.T) {
 // A fence that is not valid any more has nothing added.
 func TestCounterFence(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		k, c := NewCounter(w.keeper("one"), counterDir), w.Client("primary")
+		k, c := NewCounter(w.Keep("one"), counterDir), w.Client("primary")
 		w.Put(c, "/ls/local/primary", "")
 		l, err := c.Acquire(w.Ctx, "/ls/local/primary")
 		w.OK(err)
@@ -144,7 +127,7 @@ func TestCounterFence(t *testing.T) {
 
 // lossy is a host whose answers to transactions get lost while losing is set.
 func (w *world) lossy(host string, losing *atomic.Bool) *client.Keeper {
-	return w.keeper(host, func(cfg *client.Config) {
+	return w.Keep(host, func(cfg *client.Config) {
 		cfg.Dialer = w.Lossy(host, func(method string) bool { return losing.Load() && strings.HasSuffix(method, "/Txn") })
 	})
 }
@@ -155,7 +138,7 @@ func TestCounterLostAnswers(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		var losing atomic.Bool
 		keeper := w.lossy("one", &losing)
-		k, other := NewCounter(keeper, counterDir), NewCounter(w.keeper("two"), counterDir)
+		k, other := NewCounter(keeper, counterDir), NewCounter(w.Keep("two"), counterDir)
 		w.adds(k, 1, 1)
 		for n := int64(2); n < 5; n++ {
 			losing.Store(true)
@@ -232,7 +215,7 @@ func TestCounterWithoutItsMark(t *testing.T) {
 		w.Settle()
 		// Others make Counters, the first of which finds the mark.
 		for range 3 {
-			one := NewCounter(w.keeper("other"), counterDir)
+			one := NewCounter(w.Keep("other"), counterDir)
 			w.adds(one, 0, 3)
 			w.OK(one.Close(w.Ctx))
 		}
@@ -321,7 +304,7 @@ func TestCounterStorm(t *testing.T) {
 		all.Wait()
 		stop()
 		troubles.Wait()
-		w.counts(NewCounter(w.keeper("reader"), counterDir), total)
+		w.counts(NewCounter(w.Keep("reader"), counterDir), total)
 		t.Logf("%d in the end; %d additions were given up, of which %d were counted", total, given, settled)
 		if settled == 0 || settled == given {
 			t.Error("want some of both kinds")

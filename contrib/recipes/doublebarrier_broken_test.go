@@ -3,6 +3,7 @@
 package recipes
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // member returns the path of the file of a participant of the double barrier who holds its lock.
@@ -199,5 +201,37 @@ func TestDoubleBarrierOfALongPath(t *testing.T) {
 		}
 		w.OK(<-entered)
 		w.OK(<-entered)
+	})
+}
+
+// A participant is a program of v0.1.0, which has taken its lock at a cell that makes proofs: the state has its sequencer as it got it, without
+// one. It holds its lock, and so counts: what such a program does goes on as before, but at guards with a session.
+func TestDoubleBarrierCountsMembersOfV010(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		old := w.Client("old")
+		w.Mkdir(old, partyDir)
+		h, err := old.Open(w.Ctx, partyDir+"/member-OLD", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
+		w.OK(err)
+		lock, err := h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
+		bare := lock.Sequencer()
+		bare.Proof = sequencer.Proof{}
+		text, err := json.Marshal(party{Size: 2, Round: 1, Members: map[string]string{"member-OLD": bare.String()}})
+		w.OK(err)
+		w.Put(old, partyDir+"/state", string(text))
+		ctx, cancel := w.Brief(time.Minute)
+		defer cancel()
+		if _, err := NewDoubleBarrier(w.Client("new"), partyDir, 2).Enter(ctx); err != nil {
+			t.Errorf("both have come: %v", err)
+		}
+		w.OK(lock.Err())
+		read, _, err := old.Get(w.Ctx, partyDir+"/state")
+		w.OK(err)
+		var s party
+		w.OK(json.Unmarshal(read, &s))
+		if _, counts := s.Members["member-OLD"]; !counts || !s.Inside {
+			t.Errorf("a member that holds its lock was struck out: %s", read)
+		}
 	})
 }

@@ -109,6 +109,18 @@ func names(list []recipe.Member) string {
 	return strings.Join(words, " ")
 }
 
+// expect returns a function that checks who is announced.
+func (w *world) expect(reader *client.Client) func(what, want string) {
+	return func(what, want string) {
+		w.T.Helper()
+		list, err := recipe.Members(w.Ctx, reader, up)
+		w.OK(err)
+		if got := names(list); got != want {
+			w.T.Errorf("%s: %q; want %q", what, got, want)
+		}
+	}
+}
+
 // errSick is why a patient is not healthy.
 func errSick() error { return api.Errorf(api.Unavailable, "sick") }
 
@@ -118,14 +130,7 @@ func TestHealthy(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		reader := w.Client("reader")
-		expect := func(what, want string) {
-			t.Helper()
-			list, err := recipe.Members(w.Ctx, reader, up)
-			w.OK(err)
-			if got := names(list); got != want {
-				t.Errorf("%s: %q; want %q", what, got, want)
-			}
-		}
+		expect := w.expect(reader)
 		sick := &patient{}
 		p, err := announce(w.Ctx, w.Client("a"), "a", "1", Check{sick.check, time.Second, 3})
 		w.OK(err)
@@ -192,14 +197,7 @@ func TestHealthyHangs(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		reader, hang, sick := w.Client("reader"), make(chan struct{}), &patient{}
-		expect := func(what, want string) {
-			t.Helper()
-			list, err := recipe.Members(w.Ctx, reader, up)
-			w.OK(err)
-			if got := names(list); got != want {
-				t.Errorf("%s: %q; want %q", what, got, want)
-			}
-		}
+		expect := w.expect(reader)
 		p, err := announce(w.Ctx, w.Client("a"), "a", "", Check{sick.check, time.Second, 3})
 		w.OK(err)
 		sick.becomes(nil, hang)
@@ -287,14 +285,7 @@ func TestHealthyWhoseFileIsHeld(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		reader, sick := w.Client("reader"), &patient{}
-		expect := func(what, want string) {
-			t.Helper()
-			list, err := recipe.Members(w.Ctx, reader, up)
-			w.OK(err)
-			if got := names(list); got != want {
-				t.Errorf("%s: %q; want %q", what, got, want)
-			}
-		}
+		expect := w.expect(reader)
 		p, err := announce(w.Ctx, w.Client("a"), "a", "1", Check{sick.check, time.Second, 1})
 		w.OK(err)
 		h, err := reader.Open(w.Ctx, up+"/a", client.OpenOptions{Write: true})
@@ -331,5 +322,29 @@ func TestHealthyFirst(t *testing.T) {
 		w.OK(err)
 		w.OK(p.Withdraw(w.Ctx))
 		w.OK(other.Withdraw(w.Ctx))
+	})
+}
+
+// The session ends while the machine is paused, and a check fails when it wakes up. The announcement still ends with
+// SessionExpired: programs that renew sessions go by that code.
+func TestHealthyAfterAPause(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		for range 5 {
+			sick, hang := &patient{}, make(chan struct{})
+			p, err := announce(w.Ctx, w.Client("a"), "a", "", Check{sick.check, 5 * time.Minute, 1})
+			w.OK(err)
+			sick.becomes(errSick(), hang)
+			pass(5*time.Minute + time.Second)
+			w.Pause("a")
+			pass(2 * time.Minute)
+			w.Resume("a")
+			close(hang)
+			w.Ends(p)
+			if err := p.Err(); !errors.Is(err, api.SessionExpired) {
+				t.Errorf("the session is over: %v", err)
+			}
+			w.OK(p.Withdraw(w.Ctx))
+		}
 	})
 }

@@ -141,31 +141,6 @@ func TestQueueCountsWorkersThatDie(t *testing.T) {
 	})
 }
 
-// Who has lost an item cannot give it back: another's try goes on, and its count stands.
-func TestQueueFailIsRefused(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		one, two := w.Client("h1"), w.Client("h2")
-		o := QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 2}
-		a, b := NewQueue(one, queueDir, o), NewQueue(two, queueDir, o)
-		_, err := a.Put(w.Ctx, nil)
-		w.OK(err)
-		item, err := a.Take(w.Ctx)
-		w.OK(err)
-		w.OK(two.BreakLock(w.Ctx, item.Path(), "a test", true))
-		next, err := b.Take(w.Ctx)
-		w.OK(err)
-		if err := item.Fail(w.Ctx, "too late", 0); !errors.Is(err, api.LockLost) {
-			t.Errorf("Fail of who lost it: %v", err)
-		}
-		list, err := b.List(w.Ctx)
-		if err != nil || len(list) != 1 || list[0].Attempts != 2 || list[0].Reason != "" || len(list[0].Holders) != 1 {
-			t.Errorf("%+v, %v", list, err)
-		}
-		w.OK(next.Done(w.Ctx))
-	})
-}
-
 // A mark says which contents are a dead letter's. One that is missing is made up for, also where nobody looks for
 // items; and one of other contents is not believed, and removed.
 func TestQueueMarks(t *testing.T) {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 )
 
@@ -87,26 +89,100 @@ func TestQueueReturnKeepsWhatWasBefore(t *testing.T) {
 	})
 }
 
-// Who has lost an item cannot return it: another's try goes on, and counts.
-func TestQueueReturnIsRefused(t *testing.T) {
+// The timer that was set before, and ends in the moment in which another is set, does not pass for that: it would
+// end a delay that has just begun.
+func TestQueueTimerThatWasSetAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		early := 0
+		for range 3_000 {
+			k, one := &taking{news: make(chan struct{}, 1)}, &busyItem{stop: func() {}}
+			k.after(one, time.Second)
+			time.Sleep(time.Second)
+			k.after(one, time.Hour)
+			synctest.Wait()
+			if one.hasRung() {
+				early++
+			}
+			one.end()
+		}
+		if early > 0 {
+			t.Errorf("a timer of an hour has rung at once %d times", early)
+		}
+	})
+}
+
+const farAway = 100 * time.Millisecond // each way
+
+// far opens a session of a client whose calls take their time, so that much may happen between two of them.
+func (w *world) far() *client.Client {
+	w.T.Helper()
+	w.Slow("far", farAway)
+	return w.Client("far")
+}
+
+// An item that is given back after another has read it, and before that one has its lock, is not begun by what was read: the
+// last try stays the last one, and its reason is kept.
+func TestQueueItemIsWrittenAfterItWasRead(t *testing.T) {
+	t.Parallel()
+	for at := time.Duration(0); at < 20*farAway; at += farAway / 2 {
+		inSmallWorld(t, func(w *world) {
+			o := QueueOptions{Attempts: 1}
+			near := NewQueue(w.Client("near"), queueDir, o)
+			_, err := near.Put(w.Ctx, nil)
+			w.OK(err)
+			item, err := near.Take(w.Ctx)
+			w.OK(err)
+			far := NewQueue(w.far(), queueDir, o)
+			got := make(chan error, 1)
+			go func() {
+				ctx, cancel := w.Brief(10 * time.Second)
+				defer cancel()
+				_, err := far.Take(ctx)
+				got <- err
+			}()
+			pass(at)
+			w.OK(item.Fail(w.Ctx, "bad", 0))
+			if err := <-got; !errors.Is(err, api.DeadlineExceeded) {
+				t.Errorf("given back after %v, it was taken again: %v", at, err)
+			}
+			if dead, err := near.DeadLetters(w.Ctx); err != nil || len(dead) != 1 || dead[0].Reason != "bad" || dead[0].Attempts != 1 {
+				t.Errorf("given back after %v: %+v, %v", at, dead, err)
+			}
+		})
+	}
+}
+
+// A try is not counted, nor begun, if the lock was taken away before the count was written.
+func TestQueueTryOfWhoWasRobbedIsNotCounted(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.Client("h1"), w.Client("h2")
-		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay})
-		_, err := a.Put(w.Ctx, nil)
+		operator := w.Client("operator")
+		id, err := NewQueue(operator, queueDir, QueueOptions{}).Put(w.Ctx, nil)
 		w.OK(err)
-		item, err := a.Take(w.Ctx)
-		w.OK(err)
-		w.OK(two.BreakLock(w.Ctx, item.Path(), "a test", true))
-		next, err := b.Take(w.Ctx)
-		w.OK(err)
-		if err := item.Return(w.Ctx); !errors.Is(err, api.LockLost) {
-			t.Errorf("Return of who lost it: %v", err)
+		far := w.far()
+		got := make(chan *Item, 1)
+		go func() {
+			item, err := NewQueue(far, queueDir, QueueOptions{}).Take(w.Ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- item
+		}()
+		path := queueDir + "/" + taskPrefix + id
+		for held := false; !held; pass(farAway / 20) {
+			locks, err := operator.Cell().Locks(w.Ctx, path)
+			w.OK(err)
+			held = len(locks) == 1 && len(locks[0].Holders) == 1
 		}
-		list, err := b.List(w.Ctx)
-		if err != nil || len(list) != 1 || list[0].Attempts != 2 || len(list[0].Holders) != 1 {
-			t.Errorf("%+v, %v", list, err)
+		w.OK(operator.BreakLock(w.Ctx, path, "a test", true)) // far does not know yet that it had it
+		item := <-got
+		if item == nil {
+			return
 		}
-		w.OK(next.Done(w.Ctx))
+		pass(time.Second)
+		if err := item.Err(); err != nil || item.Attempt() != 1 {
+			t.Errorf("it is at try %d: %v", item.Attempt(), err)
+		}
 	})
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// docket is what became of items that may be tried so often, as workers tell it.
+// docket is what became of items, as workers tell it.
 type docket struct {
-	limit int
+	limit int // how often they may be tried; 0: without limit
 
 	mu    sync.Mutex // guards what follows
 	items map[string]*docketItem
@@ -51,7 +51,7 @@ func (d *docket) begin(item *Item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.of(item.ID())
-	if n := item.Attempt(); n <= one.attempts || n > d.limit || one.done > 0 {
+	if n := item.Attempt(); n <= one.attempts || d.limit > 0 && n > d.limit || one.done > 0 {
 		d.fault = append(d.fault, fmt.Sprintf("%s is tried for the %d. time, after %d of %d tries; done %d times", item.ID(), n, one.attempts, d.limit, one.done))
 	}
 	one.attempts = item.Attempt()
@@ -96,16 +96,21 @@ func (d *docket) check(t *testing.T, dead []QueuedItem) {
 		}
 	}
 	t.Logf("%d items, %d dead letters, of which %d always fail; %d were done by workers who did not hear of it", len(d.items), len(dead), poison, lost)
-	if lost > len(d.items)/10 || poison == 0 || len(d.items) < *rounds/10 {
+	if lost > len(d.items)/10 || (poison > 0) != (d.limit > 0) || len(d.items) < *rounds/10 {
 		t.Errorf("%d of %d items are gone and were not done; %d of the dead letters always fail", lost, len(d.items), poison)
 	}
 }
 
 // No item is lost, none is worked on by two at a time, none is tried more often than it may be, and dead letters are
 // those that were, whoever dies, gives up, takes over or is too late.
-func TestQueueAttemptsRandom(t *testing.T) {
+func TestQueueRandom(t *testing.T) {
 	t.Parallel()
-	const limit = 3
+	for _, limit := range []int{0, 3} {
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) { queueRandom(t, limit) })
+	}
+}
+
+func queueRandom(t *testing.T, limit int) {
 	o := QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: limit}
 	inWorld(t, func(w *world) {
 		s := recipetest.NewStorm(w.World, 1, *rounds)
@@ -144,7 +149,10 @@ func TestQueueAttemptsRandom(t *testing.T) {
 			s.Live(fmt.Sprintf("p%d", i), func(c *client.Client, r *rand.Rand) error {
 				ctx, cancel := w.Brief(time.Duration(r.IntN(10_000)) * time.Millisecond)
 				defer cancel()
-				data := []string{"good", "good", "poison"}[r.IntN(3)]
+				data := "good"
+				if limit > 0 && r.IntN(3) == 0 {
+					data = "poison"
+				}
 				id, err := NewQueue(c, queueDir, QueueOptions{}).Put(ctx, []byte(data),
 					Priority(r.IntN(3)-1), Delay(time.Duration(max(0, r.IntN(8)-4))*time.Second))
 				if err == nil {
@@ -180,7 +188,7 @@ func drain(w *world, q *Queue, books *docket) {
 		if errors.Is(err, api.DeadlineExceeded) {
 			list, err := q.List(w.Ctx)
 			w.OK(err)
-			if slices.ContainsFunc(list, func(one QueuedItem) bool { return one.Attempts < books.limit }) {
+			if slices.ContainsFunc(list, func(one QueuedItem) bool { return books.limit == 0 || one.Attempts < books.limit }) {
 				w.T.Fatalf("nobody gets %+v", list)
 			}
 			continue

@@ -3,16 +3,13 @@
 package recipes
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/celltest/recipetest"
-	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 )
 
 const queueDir = "/ls/local/queue"
@@ -135,115 +132,31 @@ func TestQueueWaits(t *testing.T) {
 	})
 }
 
-// One whose lock was broken is refused, although its session lives.
-func TestQueueDoneIsRefused(t *testing.T) {
+// Who has lost an item cannot end its work on it, although its session lives: another's try goes on, and counts.
+func TestQueueRefusesWhoLostAnItem(t *testing.T) {
 	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		one, two := w.Client("h1"), w.Client("h2")
-		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay})
-		_, err := a.Put(w.Ctx, nil)
-		w.OK(err)
-		item, err := a.Take(w.Ctx)
-		w.OK(err)
-		w.OK(two.BreakLock(w.Ctx, item.Lock().Path(), "a test", true))
-		next, err := b.Take(w.Ctx)
-		w.OK(err)
-		if err := item.Done(w.Ctx); !errors.Is(err, api.LockLost) {
-			t.Errorf("Done of who lost it: %v", err)
-		}
-		w.OK(next.Done(w.Ctx))
-	})
-}
-
-// ledger is what became of items, as workers tell it.
-type ledger struct {
-	mu   sync.Mutex // guards done
-	done map[string]int
-}
-
-// No item is lost, none is worked on by two at a time, and each is done once, whoever dies, gives up or
-// takes over.
-func TestQueueRandom(t *testing.T) {
-	t.Parallel()
-	const workers = 4
-	inWorld(t, func(w *world) {
-		s := recipetest.NewStorm(w.World, 1, *rounds)
-		books := &ledger{done: map[string]int{}}
-		work := func(c *client.Client, r *rand.Rand) error {
-			ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
-			defer cancel()
-			item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}).Take(ctx)
-			if err != nil {
-				return err
-			}
-			s.Hold(item.Context(), r, item.ID(), 1)
-			if r.IntN(5) == 0 {
-				return item.Abandon(ctx)
-			}
-			if err := item.Done(ctx); err != nil && !errors.Is(err, api.Uncertain) {
-				return err
-			}
-			if err := item.Done(w.Ctx); err != nil {
-				return err
-			}
-			books.note(item.ID())
-			return nil
-		}
-		for i := range workers {
-			s.Live(fmt.Sprintf("h%d", i), work)
-		}
-		for i := range 2 {
-			s.Live(fmt.Sprintf("p%d", i), func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.Brief(time.Duration(r.IntN(10_000)) * time.Millisecond)
-				defer cancel()
-				id, err := NewQueue(c, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay}).Put(ctx, []byte("x"))
-				if err == nil {
-					books.put(id)
-				}
-				pass(time.Duration(r.IntN(2_000)) * time.Millisecond)
-				return err
-			})
-		}
-		s.Rage(time.Second, 0)
-		c := w.Client("last")
-		q := NewQueue(c, queueDir, QueueOptions{LockDelay: api.DefaultLockDelay})
-		for n, err := q.Len(w.Ctx); n > 0; n, err = q.Len(w.Ctx) {
+	for name, end := range map[string]func(*Item, context.Context) error{
+		"Done": (*Item).Done, "Return": (*Item).Return, "Fail": func(i *Item, ctx context.Context) error { return i.Fail(ctx, "too late", 0) },
+	} {
+		inSmallWorld(t, func(w *world) {
+			one, two := w.Client("h1"), w.Client("h2")
+			o := QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 2}
+			a, b := NewQueue(one, queueDir, o), NewQueue(two, queueDir, o)
+			_, err := a.Put(w.Ctx, nil)
 			w.OK(err)
-			item, err := q.Take(w.Ctx)
+			item, err := a.Take(w.Ctx)
 			w.OK(err)
-			w.OK(item.Done(w.Ctx))
-			books.note(item.ID())
-		}
-		books.check(t)
-	})
-}
-
-func (l *ledger) put(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.done[id] += 0
-}
-
-func (l *ledger) note(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.done[id]++
-}
-
-func (l *ledger) check(t *testing.T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lost := 0
-	for id, n := range l.done {
-		if n > 1 {
-			t.Errorf("item %s was done %d times", id, n)
-		}
-		if n == 0 {
-			lost++ // or its worker's session ended before it heard that it was done
-		}
-	}
-	t.Logf("%d items, of which %d were done by workers who did not hear of it", len(l.done), lost)
-	if lost > len(l.done)/10 || len(l.done) < *rounds/10 {
-		t.Errorf("%d of %d items were not done", lost, len(l.done))
+			w.OK(two.BreakLock(w.Ctx, item.Path(), "a test", true))
+			next, err := b.Take(w.Ctx)
+			w.OK(err)
+			if err := end(item, w.Ctx); !errors.Is(err, api.LockLost) {
+				t.Errorf("%s of who lost it: %v", name, err)
+			}
+			list, err := b.List(w.Ctx)
+			if err != nil || len(list) != 1 || list[0].Attempts != 2 || list[0].Reason != "" || len(list[0].Holders) != 1 {
+				t.Errorf("after %s: %+v, %v", name, list, err)
+			}
+			w.OK(next.Done(w.Ctx))
+		})
 	}
 }

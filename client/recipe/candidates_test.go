@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 )
 
 // The primary is listed with the value of now, and not with the one of its candidacy.
@@ -96,5 +97,82 @@ func TestCandidateOfTheGreatestValue(t *testing.T) {
 			t.Error("the primary is not asked to make room")
 		}
 		w.OK(p.Resign(w.Ctx))
+	})
+}
+
+// Candidates of the same rank are listed in the order in which they will be elected.
+func TestCandidatesInTheOrderOfTheQueue(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		p := w.primary(w.campaign("first", CampaignOptions{}))
+		var all []*candidacy
+		for _, name := range []string{"z", "m", "a", "y"} {
+			all = append(all, w.campaign(name, CampaignOptions{}))
+			pass(time.Second)
+		}
+		w.campaign("b", CampaignOptions{Priority: -1})
+		pass(time.Second)
+		list, err := Candidates(w.Ctx, w.Client("operator"), office)
+		w.OK(err)
+		if got := summary(list); got != "first! z:1 m:1 a:1 y:1 b:5" {
+			t.Errorf("the candidates are %s", got)
+		}
+		for _, k := range all {
+			w.OK(p.Resign(w.Ctx))
+			pass(time.Second)
+			p = w.primary(k)
+		}
+	})
+}
+
+// Where one on the list has the lock, and has not said so yet, the next primary is the first of the others.
+func TestCandidatesBesideOneThatHasNotSaidYet(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		c := w.Client("one")
+		h, err := c.Open(w.Ctx, office, client.OpenOptions{Write: true, Create: client.File})
+		w.OK(err)
+		l, err := h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
+		w.campaignOf(c, "one", CampaignOptions{Priority: 2})
+		w.campaign("two", CampaignOptions{Priority: 1})
+		pass(time.Second)
+		w.campaign("three", CampaignOptions{})
+		pass(time.Second)
+		w.OK(Nominate(w.Ctx, c, office, "one"))
+		list, err := Candidates(w.Ctx, c, office)
+		w.OK(err)
+		if len(list) != 3 || !list[0].Primary || list[0].Rank != 0 || list[0].Chosen || list[1].Name != "two" || list[1].Rank != 1 || list[2].Rank != 2 {
+			t.Errorf("%+v", list)
+		}
+		w.OK(l.Release(w.Ctx))
+	})
+}
+
+// A candidate that is registered no more, because a stranger has put a file in the place of its own, is told at once,
+// also while it stands back for a better one.
+func TestCandidateLosesItsNameWhileItStandsBack(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
+		c := w.Client("low", func(cfg *client.Config) { cfg.NoCache = true }) // so that nobody waits for it
+		low := w.campaignOf(c, "low", CampaignOptions{LockDelay: NoLockDelay})
+		pass(time.Second)
+		better := w.campaign("better", CampaignOptions{LockDelay: NoLockDelay, Priority: 1})
+		pass(time.Second)
+		w.waits(low, better)
+		w.Cut("low")
+		w.Rm(p.c, candidatesOf(office)+"/low")
+		w.Put(p.c, candidatesOf(office)+"/low", "a stranger's")
+		w.Heal("low")
+		pass(3 * time.Second)
+		select {
+		case <-low.won:
+			if !errors.Is(low.err, api.Exists) {
+				t.Errorf("it ended with %v", low.err)
+			}
+		default:
+			t.Error("it goes on, and nobody knows of it")
+		}
 	})
 }
