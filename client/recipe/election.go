@@ -171,8 +171,7 @@ func (k *campaign) takeOffice(ctx context.Context) (*client.Lock, error) {
 
 // watch looks at the candidates at each change, and checks that those before this one live.
 func (k *campaign) watch(ctx context.Context) error {
-	o := client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
-	for s, err := range follow(ctx, k.c, k.roster.dir, o) {
+	for s, err := range follow(ctx, k.c, k.roster.dir, listing()) {
 		look := k.standing.begin() // now, not when the wait for this sight began
 		var list []*entry
 		if err == nil && s.Handle != nil {

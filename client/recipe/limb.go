@@ -35,10 +35,6 @@ func newLimb(t *Tree, c *client.Client, fail context.CancelCauseFunc, path strin
 	return l
 }
 
-func treeEvents() client.OpenOptions {
-	return client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
-}
-
 func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 	within, fail := context.WithCancelCause(ctx)
 	l := newLimb(t, c, fail, t.path, nil)
@@ -47,13 +43,13 @@ func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 	defer l.forget()
 	defer l.prune()
 	defer fail(nil)
-	for s, err := range follow(within, c, t.path, treeEvents()) {
+	for s, err := range follow(within, c, t.path, listing()) {
 		switch {
 		case err != nil:
 		case s.Handle == nil:
 			l.heard()
 			l.prune()
-			t.fell()
+			t.retain(t.top, keepNone)
 			l.seen()
 		default:
 			err = l.look(within, s)
@@ -96,7 +92,7 @@ func (l *limb) once(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	h, err := l.c.Open(ctx, l.path, treeEvents())
+	h, err := l.c.Open(ctx, l.path, listing())
 	<-l.t.reads
 	if err != nil {
 		return err
@@ -124,16 +120,8 @@ func (l *limb) once(ctx context.Context) error {
 // refused records that the directory may not be read, and waits until the next attempt.
 func (l *limb) refused(ctx context.Context, err error) {
 	l.prune()
-	l.t.mu.Lock()
-	node := l.at.node
-	var names []string
-	for name := range l.at.below {
-		names = append(names, name)
-	}
-	l.t.mu.Unlock()
-	node.Err = err
-	l.note(node) // before it goes, so that no reader takes it for deleted
-	l.t.clear(l.at, names...)
+	l.note(err) // before it goes, so that no reader takes it for deleted
+	l.t.retain(l.at, keepNone)
 	l.seen()
 	timer := time.NewTimer(verify)
 	defer timer.Stop()
@@ -143,10 +131,12 @@ func (l *limb) refused(ctx context.Context, err error) {
 	}
 }
 
-func (l *limb) note(node TreeNode) {
+// note records whether the directory could be read.
+func (l *limb) note(err error) {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
-	if !l.at.node.equal(node) {
+	node := l.at.node
+	if node.Err = err; !l.at.node.equal(node) {
 		l.at.node = node
 		l.t.broadcast()
 	}
@@ -175,13 +165,11 @@ func (l *limb) look(ctx context.Context, s sight) error {
 		if l.at != nil && l.at.node.Stat.Instance != stat.Instance {
 			l.prune()
 		}
-		if l.at, err = l.t.set(nil, ".", TreeNode{Stat: stat}); err != nil {
+		if l.at, err = l.t.set(l.t.top, ".", TreeNode{Stat: stat}); err != nil {
 			return err
 		}
 	} else {
-		node := l.at.node // no other goroutine writes it now
-		node.Err = nil
-		l.note(node)
+		l.note(nil)
 	}
 	l.cut(list)
 	if err := l.grow(ctx, list); err != nil {
@@ -206,15 +194,10 @@ func (l *limb) cut(list []api.Stat) {
 		}
 	}
 	endLimbs(over)
-	var names []string
-	l.t.mu.Lock()
-	for name, at := range l.at.below {
-		if stat, ok := there[name]; !ok || stat.Kind != at.node.Stat.Kind {
-			names = append(names, name)
-		}
-	}
-	l.t.mu.Unlock()
-	l.t.clear(l.at, names...)
+	l.t.retain(l.at, func(name string, node TreeNode) bool {
+		stat, ok := there[name]
+		return ok && stat.Kind == node.Stat.Kind
+	})
 }
 
 // grow adds nodes of the list that are absent or in another version.
@@ -295,7 +278,7 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 	case errors.Is(err, api.PermissionDenied):
 		_, err = l.t.set(l.at, name, TreeNode{Stat: stat, Err: err})
 	case unusable(err): // gone since it was listed, or replaced; an event follows
-		l.t.clear(l.at, name)
+		l.t.retain(l.at, func(other string, _ TreeNode) bool { return other != name })
 		err = nil
 	}
 	return err

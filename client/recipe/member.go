@@ -212,14 +212,18 @@ func (r *roster) once(ctx context.Context) ([]*entry, error) {
 	}
 }
 
-// childEvents are the kinds for a directory whose files, and their contents, matter.
+// listing are the options for a directory whose files, and their contents, matter.
+func listing() client.OpenOptions {
+	return client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
+}
+
 func childEvents() []api.EventKind {
 	return []api.EventKind{api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
 }
 
 // follow ranges over the looks at the directory: at once, then after each change. An absent one is empty.
 func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
-	return looks(ctx, r.c, r.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}, func(s sight) ([]*entry, error) {
+	return looks(ctx, r.c, r.dir, listing(), func(s sight) ([]*entry, error) {
 		if s.Handle == nil {
 			return nil, nil
 		}

@@ -298,11 +298,6 @@ func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptio
 		exists.Message = "an ephemeral file that no announcement has made has that name; take another name"
 		return false, exists
 	}
-	return r.holds(ctx, c, exists, o)
-}
-
-// holds completes the error for a name that the session of a record has.
-func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, o announceOptions) (wait bool, taken error) {
 	who, found, err := c.Cell().FindSession(ctx, r.session())
 	if err != nil {
 		return false, err

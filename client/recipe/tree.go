@@ -34,7 +34,7 @@ type Tree struct {
 	reads chan struct{} // one for each node that is being opened
 
 	upkeep       // its mutex guards all below, and the twigs; loaded: the tree was once complete
-	root   *twig // nil: no such directory
+	top    *twig // which has the directory, if it exists, under the name "."
 	nodes  int
 	bytes  int
 	behind map[*limb]bool // directories, changed or new, without a look since
@@ -105,7 +105,8 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 }
 
 func newTree(path string, o TreeOptions) *Tree {
-	return &Tree{path: path, o: o, reads: make(chan struct{}, mostReads), upkeep: newUpkeep(o.OnError), behind: map[*limb]bool{}}
+	return &Tree{path: path, o: o, reads: make(chan struct{}, mostReads), upkeep: newUpkeep(o.OnError),
+		top: &twig{below: map[string]*twig{}}, behind: map[*limb]bool{}}
 }
 
 // Get returns a node by its name below the directory, such as "web/limits", and whether it exists. "." is the
@@ -113,7 +114,7 @@ func newTree(path string, o TreeOptions) *Tree {
 func (t *Tree) Get(name string) (TreeNode, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := t.root
+	at := t.top.below["."]
 	if name != "." {
 		for part := range strings.SplitSeq(name, "/") {
 			if at == nil {
@@ -132,34 +133,29 @@ func (t *Tree) Get(name string) (TreeNode, bool) {
 // before its contents. It makes no call.
 func (t *Tree) All() iter.Seq2[string, TreeNode] {
 	return func(yield func(string, TreeNode) bool) {
-		for _, one := range t.list() {
+		type named struct {
+			name string
+			node TreeNode
+		}
+		var list []named
+		var add func(name, prefix string, at *twig)
+		add = func(name, prefix string, at *twig) {
+			list = append(list, named{name, at.node})
+			for _, part := range slices.Sorted(maps.Keys(at.below)) {
+				add(prefix+part, prefix+part+"/", at.below[part])
+			}
+		}
+		t.mu.Lock()
+		if root := t.top.below["."]; root != nil {
+			add(".", "", root)
+		}
+		t.mu.Unlock()
+		for _, one := range list {
 			if !yield(one.name, one.node) {
 				return
 			}
 		}
 	}
-}
-
-type named struct {
-	name string
-	node TreeNode
-}
-
-func (t *Tree) list() []named {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	list := make([]named, 0, t.nodes)
-	var add func(name, prefix string, at *twig)
-	add = func(name, prefix string, at *twig) {
-		list = append(list, named{name, at.node})
-		for _, part := range slices.Sorted(maps.Keys(at.below)) {
-			add(prefix+part, prefix+part+"/", at.below[part])
-		}
-	}
-	if t.root != nil {
-		add(".", "", t.root)
-	}
-	return list
 }
 
 // Size returns the number of nodes, the directory itself included, and of bytes of contents.
@@ -201,15 +197,12 @@ func (t *Tree) Err() error {
 // Its nodes stay, and are not Fresh.
 func (t *Tree) Close() { t.end() }
 
-// set keeps a node under a name, "." or one in a directory. The error is TooLarge.
+// set keeps a node under a name in a directory. The error is TooLarge.
 func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	node.Stat.Lock, node.Stat.Children = 0, 0
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.root
-	if in != nil {
-		old = in.below[name]
-	}
+	old := in.below[name]
 	nodes, bytes := count(old)
 	at := &twig{node: node}
 	if old != nil && old.node.Stat.Kind == node.Stat.Kind && old.node.Stat.Instance == node.Stat.Instance {
@@ -227,11 +220,7 @@ func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	if at.below == nil && node.Stat.Kind == api.Directory {
 		at.below = map[string]*twig{}
 	}
-	if in != nil {
-		in.below[name] = at
-	} else {
-		t.root = at
-	}
+	in.below[name] = at
 	t.nodes, t.bytes = nodes, bytes
 	t.broadcast()
 	return at, nil
@@ -245,13 +234,12 @@ func (t *Tree) bounds(nodes, bytes int) error {
 		Message: fmt.Sprintf("there are at least %d nodes with %d bytes of contents below it; a tree of %d and %d bytes is kept", nodes, bytes, t.o.MaxNodes, t.o.MaxBytes)}
 }
 
-// clear removes the node of a name, or a whole directory.
-func (t *Tree) clear(in *twig, names ...string) {
+// retain removes the nodes of a directory, with all below them, unless keep says otherwise.
+func (t *Tree) retain(in *twig, keep func(name string, node TreeNode) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, name := range names {
-		old := in.below[name]
-		if old == nil {
+	for name, old := range in.below {
+		if keep(name, old.node) {
 			continue
 		}
 		nodes, bytes := count(old)
@@ -261,14 +249,7 @@ func (t *Tree) clear(in *twig, names ...string) {
 	}
 }
 
-func (t *Tree) fell() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.root != nil {
-		t.root, t.nodes, t.bytes = nil, 0, 0
-		t.broadcast()
-	}
-}
+func keepNone(string, TreeNode) bool { return false }
 
 // count returns the nodes at and below one, and their bytes. Tree.mu is held.
 func count(at *twig) (nodes, bytes int) {
