@@ -6,52 +6,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
 // watch ranges over the changes of a node in the background. next returns what was told since it was last called, in
-// short, once everything has come to rest.
+// short.
 func (w *world) watch(c *client.Client, path string) (next func() string, end func() error) {
-	told := make(chan string, 1000)
-	over := make(chan error, 1)
-	ctx, cancel := context.WithCancel(w.Ctx)
-	go func() {
-		for change, err := range Watch(ctx, c, path) {
-			if err != nil {
-				over <- err
-				return
-			}
-			text := change.Kind.String()
+	l := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[Change, error] { return Watch(ctx, c, path) })
+	return func() string {
+		return l.Words(func(change Change) string {
 			switch {
 			case change.Stat.Kind == api.Directory:
 				var names []string
 				for _, child := range change.Children {
 					names = append(names, child.Path.Base())
 				}
-				text += fmt.Sprint(names)
+				return change.Kind.String() + fmt.Sprint(names)
 			case change.Kind != Deleted:
-				text += "=" + string(change.Contents)
+				return change.Kind.String() + "=" + string(change.Contents)
 			}
-			told <- text
-		}
-		over <- nil
-	}()
-	return func() string {
-			pass(time.Second)
-			var list []string
-			for len(told) > 0 {
-				list = append(list, <-told)
-			}
-			return strings.Join(list, " ")
-		}, func() error {
-			cancel()
-			return <-over
-		}
+			return change.Kind.String()
+		}, " ")
+	}, l.End
 }
 
 // A file is told in its versions, through deletion, creation and fail-overs, and what was missed is looked at again.

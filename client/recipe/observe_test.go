@@ -4,70 +4,41 @@ package recipe
 
 import (
 	"context"
-	"fmt"
+	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
-// observation is an Observe in the background.
-type observation struct {
-	mu     sync.Mutex // guards reigns
-	reigns []Reign
-	stop   func() // ends it, and waits
-}
+type observation struct{ *recipetest.Listener[Reign] }
 
-func (w *world) observe(host string) *observation {
+func (w *world) observe(host string) observation {
 	w.T.Helper()
-	o, c := &observation{}, w.Client(host)
-	ctx, cancel := context.WithCancel(w.Ctx)
-	var running sync.WaitGroup
-	o.stop = func() { cancel(); running.Wait() }
-	w.T.Cleanup(o.stop)
-	running.Go(func() {
-		for r, err := range Observe(ctx, c, office) {
-			if err != nil {
-				if ctx.Err() == nil {
-					w.T.Errorf("observe: %v", err)
-				}
-				return
-			}
-			o.mu.Lock()
-			o.reigns = append(o.reigns, r)
-			o.mu.Unlock()
-		}
-	})
-	time.Sleep(time.Second)
+	c := w.Client(host)
+	o := observation{recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[Reign, error] { return Observe(ctx, c, office) })}
+	pass(time.Second)
 	return o
 }
 
 // seen returns what was observed since the last call: "-" for a vacancy, "value", "value?" if it is not
 // sure, "…" for a primary without a value.
-func (o *observation) seen() string {
-	synctest.Wait()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var words []string
-	for _, r := range o.reigns {
+func (o observation) seen() string {
+	return o.Words(func(r Reign) string {
 		switch {
 		case r.Vacant:
-			words = append(words, "-")
+			return "-"
 		case r.Value == nil:
-			words = append(words, "…")
+			return "…"
 		case r.Sure:
-			words = append(words, string(r.Value))
-		default:
-			words = append(words, string(r.Value)+"?")
+			return string(r.Value)
 		}
-	}
-	o.reigns = nil
-	return strings.Join(words, " ")
+		return string(r.Value) + "?"
+	}, " ")
 }
 
 // An observer sees every primary and vacancy in their order, and each value as that of the primary who
@@ -166,12 +137,11 @@ func TestObserveLate(t *testing.T) {
 
 // check makes sure that what was observed can be: tokens that do not fall, and values only with the
 // tokens of those who wrote them.
-func (o *observation) check(t *testing.T, written map[uint64][]string) {
+func (o observation) check(t *testing.T, written map[uint64][]string) {
 	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	reigns := o.Heard()
 	var before Reign
-	for i, r := range o.reigns {
+	for i, r := range reigns {
 		if r.Token < before.Token || i > 0 && r.same(before) {
 			t.Errorf("%d: %+v after %+v", i, r, before)
 		}
@@ -180,10 +150,7 @@ func (o *observation) check(t *testing.T, written map[uint64][]string) {
 		}
 		before = r
 	}
-	if len(o.reigns) < 2 {
-		t.Errorf("%d reigns were observed", len(o.reigns))
-	}
-	if last := fmt.Sprintf("%+v", before); before.Vacant || !before.Sure {
-		t.Errorf("at last: %s", last)
+	if len(reigns) < 2 || before.Vacant || !before.Sure {
+		t.Errorf("%d reigns were observed, the last is %+v", len(reigns), before)
 	}
 }

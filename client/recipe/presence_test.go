@@ -6,44 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
 const up = "/ls/local/up"
 
-// roll is a WatchMembers in the background.
-type roll struct {
-	mu   sync.Mutex // guards sets
-	sets []string
-}
-
-func (w *world) watchMembers(host string) *roll {
-	w.T.Helper()
-	r, c := &roll{}, w.Client(host)
-	ctx, cancel := context.WithCancel(w.Ctx)
-	var running sync.WaitGroup
-	w.T.Cleanup(func() { cancel(); running.Wait() })
-	running.Go(func() {
-		for list, err := range WatchMembers(ctx, c, up) {
-			if err != nil {
-				if ctx.Err() == nil {
-					w.T.Errorf("watch: %v", err)
-				}
-				return
-			}
-			r.mu.Lock()
-			r.sets = append(r.sets, names(list))
-			r.mu.Unlock()
-		}
-	})
-	return r
+// watchMembers returns who writes down the sets of members.
+func (w *world) watchMembers(host string) (seen func() string) {
+	c := w.Client(host)
+	l := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[[]Member, error] { return WatchMembers(ctx, c, up) })
+	return func() string { return l.Words(names, ", ") }
 }
 
 // A value that the cell refuses is not the value: it is not shown when the file is made again, nor does
@@ -76,25 +55,14 @@ func names(list []Member) string {
 	return strings.Join(words, " ")
 }
 
-// seen returns the sets since the last call.
-func (r *roll) seen() string {
-	time.Sleep(time.Second)
-	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	text := strings.Join(r.sets, ", ")
-	r.sets = nil
-	return text
-}
-
 // A member is listed from the announcement until it is withdrawn, with its newest value, also if its file
 // is deleted, and through fail-overs; whoever watches sees each change and nothing else.
 func TestPresence(t *testing.T) {
 	inWorld(t, func(w *world) {
-		watcher := w.watchMembers("watcher")
+		seen := w.watchMembers("watcher")
 		expect := func(what, want string) {
 			t.Helper()
-			if got := watcher.seen(); got != want {
+			if got := seen(); got != want {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
 		}
@@ -145,15 +113,15 @@ func TestPresence(t *testing.T) {
 // for its name.
 func TestPresenceSessionLost(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		watcher := w.watchMembers("watcher")
+		seen := w.watchMembers("watcher")
 		a := w.Client("a")
 		p, err := Announce(w.Ctx, a, up, "a", []byte("1"))
 		w.OK(err)
-		if got := watcher.seen(); got != ", a=1" && got != "a=1" {
+		if got := seen(); got != ", a=1" && got != "a=1" {
 			t.Errorf("at first: %q", got)
 		}
 		w.Expire(a.Session())
-		if got := watcher.seen(); got != "" || p.Context().Err() == nil {
+		if got := seen(); got != "" || p.Context().Err() == nil {
 			t.Errorf("it has expired: %q", got)
 		}
 		<-p.Context().Done()
@@ -174,7 +142,7 @@ func TestPresenceSessionLost(t *testing.T) {
 		}
 		w.Settle()
 		// The name is had as soon as it is free: who watches may look only after that.
-		if got := watcher.seen(); got != "b=1, , b=2" && got != "b=1, b=2" {
+		if got := seen(); got != "b=1, , b=2" && got != "b=1, b=2" {
 			t.Errorf("one session after the other: %q", got)
 		}
 		w.OK(again.Withdraw(w.Ctx))
@@ -270,34 +238,15 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// endpoints watches a service until the test ends. The function it returns gives
-// those of the next second, and what was seen since it was called before.
+// endpoints watches a service until the test ends. The function it returns gives those of the next second, and
+// what was seen since it was called before.
 func (w *world) endpoints(c *client.Client, svc string) (seen func() []string) {
-	var mu sync.Mutex // guards sets
-	var sets []string
-	ctx, cancel := context.WithCancel(w.Ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for list, err := range WatchEndpoints(ctx, c, svc) {
-			if err != nil {
-				if ctx.Err() == nil {
-					w.T.Errorf("watch %s: %v", svc, err)
-				}
-				return
-			}
-			mu.Lock()
+	l := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[[]Endpoint, error] { return WatchEndpoints(ctx, c, svc) })
+	return func() (sets []string) {
+		for _, list := range l.Heard() {
 			sets = append(sets, addresses(list))
-			mu.Unlock()
 		}
-	})
-	w.T.Cleanup(func() { cancel(); running.Wait() })
-	return func() []string {
-		pass(time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		now := sets
-		sets = nil
-		return now
+		return sets
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,26 +158,10 @@ func TestFollowTheDying(t *testing.T) {
 		if _, err := reader.Open(w.Ctx, svc, client.OpenOptions{Read: true}); !errors.Is(err, api.Exists) {
 			t.Fatalf("it is not being removed: %v", err)
 		}
-		var sets []string
-		ctx, cancel := w.Brief(time.Minute)
-		defer cancel()
-		var running sync.WaitGroup
-		running.Go(func() {
-			for list, err := range WatchEndpoints(ctx, reader, svc) {
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Errorf("watch: %v", err)
-					}
-					return
-				}
-				sets = append(sets, addresses(list))
-			}
-		})
+		seen := w.endpoints(reader, svc)
 		pass(30 * time.Second)
 		w.Put(reader, svc, "b:80")
-		running.Wait()
-		synctest.Wait()
-		if got := strings.Join(sets, ", "); got != ", b:80*0" {
+		if got := strings.Join(seen(), ", "); got != ", b:80*0" {
 			t.Errorf("%q", got)
 		}
 	})

@@ -4,12 +4,13 @@ package recipe
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"iter"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -41,39 +42,10 @@ func TestWhatIsDoneWhileItMayNotBeRead(t *testing.T) {
 		f, err := WatchConfig(w.Ctx, w.ConfigOf("reader"), file, func(text []byte) (string, error) { return string(text), nil }, ConfigFileOptions[string]{})
 		w.OK(err)
 		defer f.Close()
-		ctx, cancel := context.WithCancel(w.Ctx)
-		var running sync.WaitGroup
-		var watched, observed string
-		var members []Member
-		var endpoints []Endpoint
-		running.Go(func() {
-			for v, err := range Watch(ctx, reader, file) {
-				if err == nil {
-					watched = string(v.Contents)
-				}
-			}
-		})
-		running.Go(func() {
-			for r, err := range Observe(ctx, reader, file) {
-				if err == nil {
-					observed = string(r.Value)
-				}
-			}
-		})
-		running.Go(func() {
-			for list, err := range WatchMembers(ctx, reader, dir) {
-				if err == nil {
-					members = list
-				}
-			}
-		})
-		running.Go(func() {
-			for list, err := range WatchEndpoints(ctx, reader, file) {
-				if err == nil {
-					endpoints = list
-				}
-			}
-		})
+		watched := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[Change, error] { return Watch(ctx, reader, file) })
+		observed := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[Reign, error] { return Observe(ctx, reader, file) })
+		members := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[[]Member, error] { return WatchMembers(ctx, reader, dir) })
+		endpoints := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[[]Endpoint, error] { return WatchEndpoints(ctx, reader, file) })
 		pass(time.Second)
 		permit("authors", file, dir)
 		w.Put(c, file, "host:2")
@@ -84,13 +56,15 @@ func TestWhatIsDoneWhileItMayNotBeRead(t *testing.T) {
 		if f.Value() != "host:2" || !f.Fresh() {
 			t.Errorf("the value is %q, fresh %v", f.Value(), f.Fresh())
 		}
-		cancel()
-		running.Wait()
-		if watched != "host:2" || observed != "host:2" {
-			t.Errorf("Watch has told %q last, and Observe %q", watched, observed)
-		}
-		if len(members) != 1 || !slices.EqualFunc(endpoints, []Endpoint{{Address: "host:2"}}, Endpoint.Equal) {
-			t.Errorf("WatchMembers has told %v last, and WatchEndpoints %v", members, endpoints)
+		for _, one := range []struct{ told, last string }{
+			{watched.Words(func(c Change) string { return string(c.Contents) }, " "), "host:2"},
+			{observed.Words(func(r Reign) string { return string(r.Value) }, " "), "host:2"},
+			{members.Words(names, " "), "a="},
+			{endpoints.Words(addresses, " "), "host:2*0"},
+		} {
+			if !strings.HasSuffix(one.told, one.last) {
+				t.Errorf("told %q, want %q at last", one.told, one.last)
+			}
 		}
 		w.OK(p.Withdraw(w.Ctx))
 		w.OK(l.Release(w.Ctx))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 )
@@ -73,34 +75,6 @@ func (m *member) change(ctx context.Context, value string) error {
 	return m.Update(ctx, func(p *recipe.Presence) error { return p.Update(ctx, []byte(value)) })
 }
 
-// roll is a WatchMembers in the background.
-type roll struct {
-	mu   sync.Mutex // guards sets
-	sets []string
-}
-
-func (w *world) watchMembers(host string) *roll {
-	w.T.Helper()
-	r, c := &roll{}, w.Client(host)
-	ctx, cancel := context.WithCancel(w.Ctx)
-	var running sync.WaitGroup
-	w.T.Cleanup(func() { cancel(); running.Wait() })
-	running.Go(func() {
-		for list, err := range recipe.WatchMembers(ctx, c, up) {
-			if err != nil {
-				if ctx.Err() == nil {
-					w.T.Errorf("watch: %v", err)
-				}
-				return
-			}
-			r.mu.Lock()
-			r.sets = append(r.sets, names(list))
-			r.mu.Unlock()
-		}
-	})
-	return r
-}
-
 func names(list []recipe.Member) string {
 	var words []string
 	for _, m := range list {
@@ -134,7 +108,10 @@ func TestHealthy(t *testing.T) {
 		sick := &patient{}
 		p, err := announce(w.Ctx, w.Client("a"), "a", "1", Check{sick.check, time.Second, 3})
 		w.OK(err)
-		seen := w.watchMembers("watcher")
+		watcher := w.Client("watcher")
+		seen := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[[]recipe.Member, error] {
+			return recipe.WatchMembers(ctx, watcher, up)
+		})
 		pass(1500 * time.Millisecond)
 		sick.becomes(errSick(), nil)
 		pass(2 * time.Second) // it has failed twice
@@ -178,11 +155,9 @@ func TestHealthy(t *testing.T) {
 		if sick.times() != before {
 			t.Error("it is still checked")
 		}
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
 		var changes []string
-		for i, set := range seen.sets {
-			if i == 0 || set != seen.sets[i-1] {
+		for _, list := range seen.Heard() {
+			if set := names(list); len(changes) == 0 || set != changes[len(changes)-1] {
 				changes = append(changes, set)
 			}
 		}
