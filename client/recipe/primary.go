@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
@@ -20,9 +21,7 @@ type Primary struct {
 	asked chan struct{}      // closed when a candidate ranks before it
 	stop  context.CancelFunc // ends attend
 	done  chan struct{}      // closed when attend has ended
-
-	mu        sync.Mutex // guards what follows
-	uncertain bool       // an attempt to resign has no answer
+	end   ending             // gives up the lock
 }
 
 func (k *campaign) reign(l *client.Lock) *Primary {
@@ -79,49 +78,19 @@ func (p *Primary) Resign(ctx context.Context) error {
 	p.stop()
 	ctx, cancel := p.c.CleanupContext(ctx)
 	defer cancel()
-	faults := []error{p.lock.Release(ctx), p.presence.Withdraw(ctx), p.file.Close(ctx)} // the lock first: others wait for it
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		faults = append(faults, ctx.Err())
-	}
-	for _, err := range faults {
-		if err != nil && !over(err) {
-			p.mu.Lock()
-			p.uncertain = true
-			p.mu.Unlock()
-			return ended(ctx, err, "resign from", p.path)
-		}
-	}
-	return p.resigned(ctx)
+	err := p.end.run(ctx, p.c, "resign from", p.path, func(ctx context.Context) error {
+		faults := []error{p.lock.Release(ctx), p.presence.Withdraw(ctx), p.file.Close(ctx)} // the lock first: others wait for it
+		<-p.done
+		return errors.Join(slices.DeleteFunc(faults, over)...)
+	})
+	<-p.Done() // the release has begun, and ends it
+	return ended(ctx, err, "resign from", p.path)
 }
 
 // over reports whether a lock needs no release because it is gone, or a registration no removal because
 // another holds its file's lock (LockHeld).
 func over(err error) bool {
 	return gone(err) || errors.Is(err, api.LockLost) || errors.Is(err, api.LockHeld) || errors.Is(err, api.NotHeld) || errors.Is(err, api.SessionExpired)
-}
-
-func (p *Primary) resigned(ctx context.Context) error {
-	p.mu.Lock()
-	uncertain := p.uncertain
-	p.mu.Unlock()
-	select {
-	case <-p.c.Done(): // the lock goes with the session
-		return nil
-	default:
-	}
-	if !uncertain {
-		return nil
-	}
-	x, err := p.c.Cell().Explain(ctx, p.path)
-	if err != nil {
-		return ended(ctx, err, "resign from", p.path)
-	}
-	if uint64(x.Lock.Generation) == p.lock.Token() && len(x.Lock.Holders) > 0 {
-		return &api.Error{Code: api.Uncertain, Op: "resign from", Path: p.path, Message: "the lock is being released in the background; ask again"}
-	}
-	return nil
 }
 
 // HandOver resigns so that the candidate of that name is the next primary, before all others. Without such a
