@@ -114,20 +114,14 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	return append(primary, list...), nil
 }
 
-// placesOf returns candidates' places in a lock's queue. Candidates of one session share the first.
+// placesOf returns candidates' places in a lock's queue, for comparison. Candidates of one session share the
+// first.
 func placesOf(l client.LockInfo) func(k Candidate) int {
 	places := map[api.SessionID]int{}
-	for i, w := range l.Waiters {
-		if _, ok := places[w.Session]; !ok {
-			places[w.Session] = i
-		}
+	for i, w := range slices.Backward(l.Waiters) {
+		places[w.Session] = i - len(l.Waiters)
 	}
-	return func(k Candidate) int {
-		if at, ok := places[k.Session]; ok {
-			return at
-		}
-		return math.MaxInt
-	}
+	return func(k Candidate) int { return places[k.Session] } // 0, after all, of one that does not wait
 }
 
 // stranger returns a primary that has not declared itself, listed or unregistered, and the other candidates.
@@ -219,14 +213,9 @@ func unknownCandidate(path, name string, list []*entry) error {
 
 // remark changes whether a candidate is chosen, if its file is unchanged.
 func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen *mark) error {
-	h, err := c.Open(ctx, dir+"/"+e.name, client.OpenOptions{Write: true, Kind: api.File})
-	if err != nil {
-		return err
-	}
-	defer leave(ctx, h)
 	r := e.record
 	r.Chosen = chosen
-	_, err = h.SetContents(ctx, r.text(), client.IfGeneration(e.content))
+	_, err := c.Put(ctx, dir+"/"+e.name, r.text(), client.IfGeneration(e.content))
 	return err
 }
 

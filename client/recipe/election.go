@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,13 +91,9 @@ func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions
 	if err := k.open(ctx); err != nil {
 		return nil, err
 	}
-	name := o.Name
-	if name == "" {
-		name = fmt.Sprintf("%s-%d-%s", url.PathEscape(r.Host), r.PID, r.Session)
-	}
-	k.options.Name = name
+	k.options.Name = cmp.Or(o.Name, fmt.Sprintf("%s-%d-%s", url.PathEscape(r.Host), r.PID, r.Session))
 	var err error
-	if k.presence, err = announce(ctx, c, candidatesOf(path), name, r, announceOptions{wait: o.WaitForName}); err != nil {
+	if k.presence, err = announce(ctx, c, candidatesOf(path), k.options.Name, r, announceOptions{wait: o.WaitForName}); err != nil {
 		leave(ctx, k.file)
 		return nil, err
 	}

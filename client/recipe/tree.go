@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -91,12 +92,7 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 	if o.MaxNodes < 0 || o.MaxBytes < 0 {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "watch", Path: dir, Message: fmt.Sprintf("MaxNodes is %d and MaxBytes %d; neither can be negative, and 0 is the default", o.MaxNodes, o.MaxBytes)}
 	}
-	if o.MaxNodes == 0 {
-		o.MaxNodes = DefaultTreeNodes
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultTreeBytes
-	}
+	o.MaxNodes, o.MaxBytes = cmp.Or(o.MaxNodes, DefaultTreeNodes), cmp.Or(o.MaxBytes, DefaultTreeBytes)
 	t := newTree(p.String(), o)
 	if err := t.begin(ctx, from, t.follow, "tree", dir); err != nil {
 		return nil, err

@@ -94,13 +94,10 @@ func looks[T any](ctx context.Context, c *client.Client, path string, o client.O
 
 // followOne follows one instance of a node. It reports whether to go on with the next.
 func followOne(ctx context.Context, h *client.Handle, yield func(sight, error) bool) bool {
-	s := sight{Handle: h}
-	for {
-		due, next := followFor(ctx, h, s, yield)
-		if !due {
+	for s := (sight{Handle: h}); ; s.due = true {
+		if due, next := followFor(ctx, h, s, yield); !due {
 			return next
 		}
-		s = sight{Handle: h, due: true}
 	}
 }
 
