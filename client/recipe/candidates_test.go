@@ -100,31 +100,6 @@ func TestCandidateOfTheGreatestValue(t *testing.T) {
 	})
 }
 
-// Candidates of the same rank are listed in the order in which they will be elected.
-func TestCandidatesInTheOrderOfTheQueue(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		p := w.primary(w.campaign("first", CampaignOptions{}))
-		var all []*candidacy
-		for _, name := range []string{"z", "m", "a", "y"} {
-			all = append(all, w.campaign(name, CampaignOptions{}))
-			pass(time.Second)
-		}
-		w.campaign("b", CampaignOptions{Priority: -1})
-		pass(time.Second)
-		list, err := Candidates(w.Ctx, w.Client("operator"), office)
-		w.OK(err)
-		if got := summary(list); got != "first! z:1 m:1 a:1 y:1 b:5" {
-			t.Errorf("the candidates are %s", got)
-		}
-		for _, k := range all {
-			w.OK(p.Resign(w.Ctx))
-			pass(time.Second)
-			p = w.primary(k)
-		}
-	})
-}
-
 // Where one on the list has the lock, and has not said so yet, the next primary is the first of the others.
 func TestCandidatesBesideOneThatHasNotSaidYet(t *testing.T) {
 	t.Parallel()

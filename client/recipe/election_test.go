@@ -17,14 +17,17 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Those of equal rank come in the order in which they began to wait, and a primary that has resigned, in
+// Those of equal rank come, and are listed, in the order in which they began to wait, and a primary that has resigned, in
 // whichever way often, is none.
 func TestCampaignInTurn(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		var all []*candidacy
-		for _, name := range []string{"anna", "bert", "carl"} {
+		for _, name := range []string{"mike", "zoe", "anna", "yan"} {
 			all = append(all, w.campaign(name, CampaignOptions{LockDelay: NoLockDelay}))
 			time.Sleep(time.Second)
+		}
+		if list, err := Candidates(w.Ctx, all[0].Client, office); err != nil || summary(list) != "mike! zoe:1 anna:1 yan:1" {
+			t.Errorf("in turn: %s, %v", summary(list), err)
 		}
 		var token uint64
 		for i, k := range all {

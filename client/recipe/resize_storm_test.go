@@ -20,35 +20,17 @@ type census struct {
 	size int // 0 while it is not known
 }
 
-// settle takes note of the size.
-func (c *census) settle(size int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.size = size
-}
-
-// look checks that nobody holds a slot that is not below the size.
-func (c *census) look(t *testing.T) {
+// note takes note of a change, and checks that nobody holds a slot that is not below the size.
+func (c *census) note(t *testing.T, change func()) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	change()
 	for p := range c.held {
-		if c.size > 0 && p.Slot() >= c.size && p.Lock().Err() == nil {
+		if c.size > 0 && p.Slot() >= c.size && p.Err() == nil {
 			t.Errorf("slot %d is held, of a semaphore of %d", p.Slot(), c.size)
 		}
 	}
-}
-
-func (c *census) enter(p *Permit) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held[p] = true
-}
-
-func (c *census) leave(p *Permit) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.held, p)
 }
 
 // No more permits are out than the size allows, although clients die, give up and take over while
@@ -72,11 +54,10 @@ func TestSemaphoreResizeRandom(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				all.enter(p)
-				all.look(w.T)
+				all.note(t, func() { all.held[p] = true })
 				s.Hold(p.Context(), r, "the semaphore", 1)
-				all.look(w.T)
-				all.leave(p)
+				all.note(t, func() {})
+				all.note(t, func() { delete(all.held, p) })
 				return p.Release(context.WithoutCancel(ctx))
 			})
 		}
@@ -84,12 +65,11 @@ func TestSemaphoreResizeRandom(t *testing.T) {
 			ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
 			defer cancel()
 			n := 1 + r.IntN(most)
-			all.settle(0)
+			all.note(t, func() { all.size = 0 })
 			if err := ResizeSemaphore(ctx, c, semDir, n); err != nil {
 				return err
 			}
-			all.settle(n)
-			all.look(w.T)
+			all.note(t, func() { all.size = n })
 			pass(time.Duration(r.IntN(5_000)) * time.Millisecond)
 			return nil
 		})
