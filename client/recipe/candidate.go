@@ -25,19 +25,13 @@ type rank struct {
 	priority int
 }
 
-func (r record) rank() rank {
-	k := rank{priority: r.Priority}
-	if r.Chosen != nil {
-		k.chosen = *r.Chosen
-	}
-	return k
-}
+func (r record) rank() rank { return rank{r.Chosen, r.Priority} }
 
 // room rejects a candidate whose record would exceed a file once it says "chosen" or "elected". Candidates of
 // lower rank would overlook a primary that cannot say so.
 func (r record) room() error {
 	value := len(r.value())
-	r.Chosen, r.Elected = &mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
+	r.Chosen, r.Elected = mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
 	if n := len(r.text()); n > api.MaxContents {
 		return api.Errorf(api.TooLarge, "the value has %d bytes, and with it the candidate is registered by a record of up to %d; a file holds at most %d",
 			value, n, api.MaxContents)
@@ -81,7 +75,7 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	var list, primary []Candidate
 	ranks := map[string]rank{}
 	for _, e := range announced(entries) {
-		one := Candidate{Member: e.member(), Priority: e.record.Priority, Chosen: e.record.Chosen != nil}
+		one := Candidate{Member: e.member(), Priority: e.record.Priority, Chosen: e.record.Chosen != mark{}}
 		if e.record.Elected != 0 {
 			if e.record.Elected == uint64(explained.Lock.Generation) && len(explained.Lock.Holders) > 0 {
 				one.Primary, one.Chosen = true, false
@@ -177,11 +171,11 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		}
 		chosen := mark{Reign: uint64(before.Lock.Generation), Turn: 1}
 		for _, e := range list {
-			if m := e.record.Chosen; m != nil && m.Reign == chosen.Reign && m.Turn >= chosen.Turn {
+			if m := e.record.Chosen; m.Reign == chosen.Reign && m.Turn >= chosen.Turn {
 				chosen.Turn = m.Turn + 1
 			}
 		}
-		err = remark(ctx, c, r.dir, list[at], &chosen)
+		err = remark(ctx, c, r.dir, list[at], chosen)
 		if gone(err) || errors.Is(err, api.GenerationMismatch) || errors.Is(err, api.Exists) {
 			continue
 		}
@@ -212,7 +206,7 @@ func unknownCandidate(path, name string, list []*entry) error {
 }
 
 // remark changes whether a candidate is chosen, if its file is unchanged.
-func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen *mark) error {
+func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen mark) error {
 	r := e.record
 	r.Chosen = chosen
 	_, err := c.Put(ctx, dir+"/"+e.name, r.text(), client.IfGeneration(e.content))

@@ -250,7 +250,7 @@ func (k *campaign) win(ctx context.Context, l *client.Lock) (bool, error) {
 		}
 		k.chosen = false
 		for _, e := range list {
-			k.chosen = k.chosen || e.name == k.options.Name && e.record.Chosen != nil
+			k.chosen = k.chosen || e.name == k.options.Name && e.record.Chosen != mark{}
 		}
 		_, err = k.file.SetContents(within, k.options.Value, client.IfSequencer(l.Sequencer()))
 	}

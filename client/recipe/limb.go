@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -123,12 +122,7 @@ func (l *limb) refused(ctx context.Context, err error) {
 	l.note(err) // before it goes, so that no reader takes it for deleted
 	l.t.retain(l.at, keepNone)
 	l.seen()
-	timer := time.NewTimer(verify)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	wait(ctx, verify)
 }
 
 // note records whether the directory could be read.

@@ -26,7 +26,7 @@ type record struct {
 
 	// Of candidates only.
 	Priority int    `json:"priority,omitempty"`
-	Chosen   *mark  `json:"chosen,omitempty"`
+	Chosen   mark   `json:"chosen,omitzero"`
 	Elected  uint64 `json:"elected,omitempty"` // the token of its reign, present or past
 }
 

@@ -119,9 +119,9 @@ func (p *Primary) attend(ctx context.Context) {
 		for _, e := range announced(list) {
 			switch {
 			case e.name == p.options.Name || e.record.Elected != 0 || e.record.session() == 0:
-			case e.record.Chosen != nil && e.record.Chosen.Reign < p.lock.Token():
+			case e.record.Chosen != mark{} && e.record.Chosen.Reign < p.lock.Token():
 				// The mark was for a past reign. If this fails, the candidate ranks too high.
-				_ = remark(ctx, p.c, p.roster.dir, e, nil)
+				_ = remark(ctx, p.c, p.roster.dir, e, mark{})
 			default:
 				asked = asked || e.record.rank().compare(p.rank) > 0 && p.lives(ctx, e)
 			}

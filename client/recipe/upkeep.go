@@ -88,7 +88,7 @@ func (u *upkeep) begin(ctx context.Context, from client.Sessions, follow func(co
 }
 
 func (u *upkeep) run(ctx context.Context, from client.Sessions, follow func(context.Context, *client.Client) error) {
-	for {
+	for ctx.Err() == nil {
 		err := from.Renew(ctx, follow)
 		if ctx.Err() != nil {
 			return
@@ -97,13 +97,7 @@ func (u *upkeep) run(ctx context.Context, from client.Sessions, follow func(cont
 			close(u.ready)
 			return
 		}
-		timer := time.NewTimer(configPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+		wait(ctx, configPause)
 	}
 }
 

@@ -140,6 +140,16 @@ func gather(ctx context.Context, h *client.Handle) ([]api.Event, error) {
 	return events, nil
 }
 
+// wait waits for some time, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // appear waits until a node of that name may exist, however it is opened.
 func appear(ctx context.Context, c *client.Client, path string) error {
 	p, err := api.ParsePath(path)
