@@ -223,8 +223,6 @@ type standing struct {
 	began  chan struct{}           // closed and replaced when turn begins
 }
 
-func newStanding() *standing { return &standing{began: make(chan struct{})} }
-
 // begin numbers a look, so that an older result does not overwrite a newer one.
 func (s *standing) begin() uint64 {
 	s.mu.Lock()

@@ -82,7 +82,7 @@ type campaign struct {
 }
 
 func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*campaign, error) {
-	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), standing: newStanding()}
+	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), standing: &standing{began: make(chan struct{})}}
 	r := sign(c).with(o.Value)
 	r.Priority = o.Priority
 	if err := r.room(); err != nil {

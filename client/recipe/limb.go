@@ -48,7 +48,7 @@ func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 		case s.Handle == nil:
 			l.heard()
 			l.prune()
-			t.retain(t.top, keepNone)
+			t.retain(t.top, nil)
 			l.seen()
 		default:
 			err = l.look(within, s)
@@ -120,7 +120,7 @@ func (l *limb) once(ctx context.Context) error {
 func (l *limb) refused(ctx context.Context, err error) {
 	l.prune()
 	l.note(err) // before it goes, so that no reader takes it for deleted
-	l.t.retain(l.at, keepNone)
+	l.t.retain(l.at, nil)
 	l.seen()
 	wait(ctx, verify)
 }

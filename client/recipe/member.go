@@ -152,15 +152,9 @@ func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (
 		}
 	}
 	if unusable(err) {
-		return nil, dirGone(ctx, dir)
+		_, err = dir.Stat(ctx) // of an absent directory it is an error
 	}
 	return nil, err
-}
-
-// dirGone separates an absent file, which is no error, from an absent directory.
-func dirGone(ctx context.Context, dir *client.Handle) error {
-	_, err := dir.Stat(ctx)
-	return err
 }
 
 func (r *roster) keep(list []*entry) {

@@ -111,8 +111,7 @@ type observer struct {
 	sure    bool           // value is that of own
 	holder  api.Holder
 
-	told bool // an item was reported
-	last Reign
+	last *Reign // that was reported
 }
 
 func (o *observer) see(ctx context.Context, s sight) error {
@@ -255,10 +254,10 @@ func (o *observer) settle(ctx context.Context, h *client.Handle) error {
 
 func (o *observer) tell() {
 	r := Reign{Vacant: !o.held, Token: o.token, Value: bytes.Clone(o.value), Sure: o.sure, Holder: o.holder}
-	if o.told && r.same(o.last) {
+	if o.last != nil && r.same(*o.last) {
 		return
 	}
-	o.told, o.last = true, r
+	o.last = &r
 	o.left = !o.yield(r, nil)
 }
 

@@ -230,12 +230,12 @@ func (t *Tree) bounds(nodes, bytes int) error {
 		Message: fmt.Sprintf("there are at least %d nodes with %d bytes of contents below it; a tree of %d and %d bytes is kept", nodes, bytes, t.o.MaxNodes, t.o.MaxBytes)}
 }
 
-// retain removes the nodes of a directory, with all below them, unless keep says otherwise.
+// retain removes the nodes of a directory, with all below them, unless keep, if any, says otherwise.
 func (t *Tree) retain(in *twig, keep func(name string, node TreeNode) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, old := range in.below {
-		if keep(name, old.node) {
+		if keep != nil && keep(name, old.node) {
 			continue
 		}
 		nodes, bytes := count(old)
@@ -244,8 +244,6 @@ func (t *Tree) retain(in *twig, keep func(name string, node TreeNode) bool) {
 		t.broadcast()
 	}
 }
-
-func keepNone(string, TreeNode) bool { return false }
 
 // count returns the nodes at and below one, and their bytes. Tree.mu is held.
 func count(at *twig) (nodes, bytes int) {
