@@ -22,16 +22,10 @@ func TestRefusedRelease(t *testing.T) {
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		release := c[0].mutation()
 		m.congested(func() {
-			if err := m.Locks.Release(t.Context(), release, h[0], got.Generation); !errors.Is(err, api.Unavailable) {
-				t.Fatal(err)
-			}
+			mustFail(t, m.Locks.Release(t.Context(), release, h[0], got.Generation), api.Unavailable)
 		})
-		if err := m.Locks.Release(t.Context(), release, h[0], got.Generation); err != nil {
-			t.Fatal(err)
-		}
-		if a := answered(t, waits); a.err != nil {
-			t.Error(a.err)
-		}
+		noErr(t, m.Locks.Release(t.Context(), release, h[0], got.Generation))
+		report(t, answered(t, waits).err)
 	})
 }
 
@@ -54,26 +48,16 @@ func TestRefusedClose(t *testing.T) {
 				closing.Outstanding = append(closing.Outstanding, n) // its request for the lock is outstanding, too
 			}
 			m.congested(func() {
-				if err := m.Files.Close(t.Context(), closing, h[i]); !errors.Is(err, api.Unavailable) {
-					t.Fatal(err)
-				}
+				mustFail(t, m.Files.Close(t.Context(), closing, h[i]), api.Unavailable)
 			})
-			if err := m.Files.Use(h[i], namespace.ToWrite, false); err != nil {
-				t.Errorf("after a Close that was refused: %v", err)
-			}
-			if err := m.Files.Close(t.Context(), closing, h[i]); err != nil {
-				t.Fatal(err)
-			}
-			if err := m.Files.Use(h[i], namespace.ToWrite, false); !errors.Is(err, api.HandleClosed) {
-				t.Errorf("after Close: %v", err)
-			}
+			report(t, m.Files.Use(h[i], namespace.ToWrite, false), "after a Close that was refused")
+			noErr(t, m.Files.Close(t.Context(), closing, h[i]))
+			fails(t, m.Files.Use(h[i], namespace.ToWrite, false), api.HandleClosed, "after Close")
 		}
 		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
 			t.Errorf("%v, holders %v", a.err, m.holders())
 		}
-		if a := answered(t, own); !errors.Is(a.err, api.HandleClosed) {
-			t.Errorf("a waiter whose handle was closed: %v", a.err)
-		}
+		fails(t, answered(t, own).err, api.HandleClosed, "a waiter whose handle was closed")
 	})
 }
 
@@ -100,9 +84,7 @@ func TestClosingHandleIsOfferedNothing(t *testing.T) {
 		synctest.Wait()
 		close(leave)
 		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			report(t, <-done)
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
@@ -122,16 +104,12 @@ func TestGrantedIsNotRefused(t *testing.T) {
 			t.Errorf("the quota of waiters is used up: %v, token %d, was %d", again.err, again.Generation, first.Generation)
 		}
 		other := c[2].claim(h[2], api.Exclusive)
-		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
-			t.Errorf("a second waiter: %v", a.err)
-		}
+		fails(t, answered(t, c[2].wait(t.Context(), h[2], other)).err, api.QuotaExceeded, "a second waiter")
 		// The other copies get the same answer, though there is room by now.
 		if _, err := m.Locks.Cancel(t.Context(), session.Mutation{Session: c[1].who.Session, Number: c[1].number, HighestIssued: c[1].number, Outstanding: []api.RequestNumber{c[1].number}}); err != nil {
 			t.Fatal(err)
 		}
-		if a := answered(t, c[2].wait(t.Context(), h[2], other)); !errors.Is(a.err, api.QuotaExceeded) {
-			t.Errorf("a copy of the refused request: %v", a.err)
-		}
+		fails(t, answered(t, c[2].wait(t.Context(), h[2], other)).err, api.QuotaExceeded, "a copy of the refused request")
 	})
 }
 
@@ -145,13 +123,9 @@ func TestEveryStreamIsAnswered(t *testing.T) {
 		for range 3 {
 			streams = append(streams, c[1].wait(t.Context(), h[1], claim))
 		}
-		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation))
 		for _, one := range streams {
-			if a := answered(t, one); a.err != nil {
-				t.Error(a.err)
-			}
+			report(t, answered(t, one).err)
 		}
 	})
 }
@@ -166,12 +140,8 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(c[2].claim(h[2], api.Shared), h[2])); !errors.Is(err, api.LockHeld) {
 			t.Errorf("a reader who came after a writer: %v", err)
 		}
-		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
-			t.Fatal(err)
-		}
-		if a := answered(t, waits); a.err != nil {
-			t.Error(a.err)
-		}
+		noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation))
+		report(t, answered(t, waits).err)
 	})
 }
 
@@ -183,19 +153,12 @@ func TestSuccessorHearsOfConflict(t *testing.T) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		q := c[1].asked("/ls/local/f", raftfsm.Open{})
 		q.Handle.Events = EventSet(0).With(api.EventConflictingLock)
-		o, err := m.Files.Open(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Files.Open(t.Context(), q))(t)
 		second := c[1].wait(t.Context(), o.Handle, c[1].claim(o.Handle, api.Exclusive))
 		c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
-		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation))
 		answered(t, second)
-		if n := len(c[1].conflicts()); n != 1 {
-			t.Errorf("told %d times; want once", n)
-		}
+		equal(t, len(c[1].conflicts()), 1, "told %d times")
 	})
 }
 
@@ -224,9 +187,7 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 				t.Errorf("%s after its end has committed: %v", name, err)
 			}
 		}
-		if err := m.Files.Use(f, namespace.ToWrite, false); !errors.Is(err, api.SessionExpired) {
-			t.Error(err)
-		}
+		fails(t, m.Files.Use(f, namespace.ToWrite, false), api.SessionExpired)
 	})
 }
 
@@ -241,9 +202,7 @@ func contended(t *testing.T, m *soloMaster) (h []Handle, holder *soloClient, wai
 	waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 	return h, holder, waits, func() {
 		t.Helper()
-		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}))
 	}
 }
 
@@ -276,9 +235,7 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 		var evictions atomic.Int64
 		wrote := func(entry []byte) {
 			e, err := raftfsm.DecodeEntry(entry)
-			if err != nil {
-				t.Error(err)
-			}
+			report(t, err)
 			for _, c := range e.Commands {
 				if c.Evict != nil {
 					evictions.Add(1)
@@ -286,16 +243,12 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 			}
 		}
 		m.wrote.Store(&wrote)
-		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: c[0].mutation(), Lock: mine.Node, Why: "try"}))
 		holder.acknowledge(t, holder.hear(t))
 		if a := answered(t, waits); a.err != nil || len(m.holders()) != 1 || m.holders()[0].Owner != h[1].Owner {
 			t.Errorf("%v, holders %v", a.err, m.holders())
 		}
-		if n := evictions.Load(); n != 1 {
-			t.Errorf("%d commands took the lock from one session", n)
-		}
+		equal(t, evictions.Load(), 1, "%d commands took the lock from one session")
 	})
 }
 
@@ -313,9 +266,7 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 			})
 			return err
 		}
-		if err := ask(); !errors.Is(err, api.NotDirectory) {
-			t.Fatal(err)
-		}
+		mustFail(t, ask(), api.NotDirectory)
 		remove := c[1].mutation()
 		if _, err := m.Files.Change(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].Node, Handle: h[1].Owner.Handle}}); err != nil {
 			t.Fatal(err)
@@ -323,9 +274,7 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 		m.epoch.mu.Lock()
 		*m.tables.handles = *newHandles() // as at another master
 		m.epoch.mu.Unlock()
-		if err := ask(); !errors.Is(err, api.NotDirectory) {
-			t.Errorf("a late copy of the refused Open: %v", err)
-		}
+		fails(t, ask(), api.NotDirectory, "a late copy of the refused Open")
 	})
 }
 
@@ -343,8 +292,6 @@ func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 			t.Errorf("open: %v", err)
 		}
 		claim := raftfsm.Claim{Mutation: mutation, Handle: f.Owner.Handle, Mode: api.Exclusive}
-		if _, err := m.Locks.Acquire(t.Context(), requestFor(claim, f)); !errors.Is(err, api.SessionExpired) {
-			t.Errorf("acquire: %v", err)
-		}
+		fails(t, errOf(m.Locks.Acquire(t.Context(), requestFor(claim, f))), api.SessionExpired, "acquire")
 	})
 }

@@ -67,10 +67,7 @@ func (a *asides) answer() Extension {
 	if events := a.call.Tell(); len(events) > 0 {
 		a.t.Fatalf("waits on, and tells of %v", kindsOf(events))
 	}
-	x, err := a.call.Finish(a.t.Context())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	x := must(a.call.Finish(a.t.Context()))(a.t)
 	if x.Grant != nil {
 		a.c.grant = x.Grant.Number
 	}
@@ -129,9 +126,7 @@ func TestToldAsideIsExtended(t *testing.T) {
 	if told := b.takeEvents(1); len(told) != 0 || b.isAcknowledged() {
 		t.Errorf("answered with %d, acknowledged %v", len(told), b.isAcknowledged())
 	}
-	if told := b.takeEvents(0); len(told) != 1 {
-		t.Errorf("after a lost reply: %d", len(told))
-	}
+	equal(t, len(b.takeEvents(0)), 1, "after a lost reply: %d")
 	if b.acknowledge(1, 1); !b.isAcknowledged() || len(b.after(0)) != 0 {
 		t.Error("acknowledged, and waits")
 	}
@@ -170,17 +165,13 @@ func TestToldAsideIsBounded(t *testing.T) {
 		}
 		return n
 	}
-	if n := tells(newTestMailbox(), ""); n != maxToldAside {
-		t.Errorf("tells of %d", n)
-	}
+	equal(t, tells(newTestMailbox(), ""), maxToldAside, "tells of %d")
 	if n := tells(newTestMailbox(), strings.Repeat("p", 1000)); n == 0 || n > maxToldAsideBytes/1000 {
 		t.Errorf("tells of %d with long names", n)
 	}
 	crowded := newTestMailbox()
 	crowded.mail.add("p", crowded.mail.limit/8+1)
-	if n := tells(crowded, ""); n != 0 {
-		t.Errorf("tells of %d in a crowd", n)
-	}
+	equal(t, tells(crowded, ""), 0, "tells of %d in a crowd")
 }
 
 // A call that has been replaced tells nothing, and takes nothing from the one in its place.
@@ -232,10 +223,7 @@ func TestDueWhileTelling(t *testing.T) {
 		for _, early := range []bool{true, false} {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				c := m.client(t, 1)
-				k, err := m.Sessions.Park(c.who, c.heard(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				k := must(m.Sessions.Park(c.who, c.heard(), nil))(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				k.Notify(ctx, func() {})

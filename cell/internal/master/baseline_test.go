@@ -79,9 +79,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 					}
 					m.locked(func() { m.epoch.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}}) })
 				}
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, <-done)
 				synctest.Wait()
 				m.epoch.mu.Lock()
 				defer m.epoch.mu.Unlock()

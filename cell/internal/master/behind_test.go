@@ -1,7 +1,6 @@
 package master
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -35,12 +34,8 @@ func TestRefusedByTheLogMakesRoom(t *testing.T) {
 		var refused, waits <-chan lockAnswer
 		m.meanwhile(func() { refused = c[0].wait(t.Context(), h[0], guarded) },
 			func() { waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive)) })
-		if a := answered(t, refused); !errors.Is(a.err, api.BadSequencer) {
-			t.Error(a.err)
-		}
-		if a := answered(t, waits); a.err != nil {
-			t.Error(a.err)
-		}
+		fails(t, answered(t, refused).err, api.BadSequencer)
+		report(t, answered(t, waits).err)
 	})
 }
 
@@ -55,14 +50,8 @@ func TestClosedHandleMakesRoom(t *testing.T) {
 		reader := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Shared))
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
-			t.Fatal(err)
-		}
-		if a := answered(t, writer); !errors.Is(a.err, api.HandleClosed) {
-			t.Error(a.err)
-		}
-		if a := answered(t, reader); a.err != nil {
-			t.Error(a.err)
-		}
+		noErr(t, m.Files.Close(t.Context(), closing, h[1]))
+		fails(t, answered(t, writer).err, api.HandleClosed)
+		report(t, answered(t, reader).err)
 	})
 }

@@ -102,9 +102,7 @@ func TestChangeOutwaitsTheLongestLease(t *testing.T) {
 		author, again := m.client(t, 1), cachingSession(2).CreateSession
 		again.Lease = api.MaxLease
 		id, grant, err := m.Sessions.Create(t.Context(), *again)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		reader := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)

@@ -21,9 +21,7 @@ func leasedSession(nonce byte) raftfsm.Command {
 func (s *soloMaster) leasedClient(t *testing.T, nonce byte) *soloClient {
 	t.Helper()
 	id, grant, err := s.Sessions.Create(t.Context(), *leasedSession(nonce).CreateSession)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
@@ -34,19 +32,14 @@ func (s *soloMaster) patientClient(t *testing.T) *soloClient {
 	c := *cachingSession(100).CreateSession
 	c.Lease, c.MayCache = api.MaxLease, false
 	id, grant, err := s.Sessions.Create(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
 // renew asks for a cache lease.
 func (c *soloClient) renew(t *testing.T) time.Duration {
 	t.Helper()
-	lease, err := c.m.Files.RenewCache(t.Context(), c.who.Session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := must(c.m.Files.RenewCache(t.Context(), c.who.Session))(t)
 	return lease
 }
 
@@ -55,9 +48,7 @@ func (c *soloClient) renew(t *testing.T) time.Duration {
 func took(t *testing.T, done <-chan error) time.Duration {
 	t.Helper()
 	began := time.Now()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, <-done)
 	return time.Since(began)
 }
 
@@ -130,9 +121,7 @@ func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 			t.Errorf("the next write waited %v", got)
 		}
 		reader.acknowledge(t, reader.hear(t))
-		if lease := reader.renew(t); lease != api.CacheLease {
-			t.Errorf("granted %v when it has dropped everything", lease)
-		}
+		equal(t, reader.renew(t), api.CacheLease, "granted %v when it has dropped everything")
 		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
 			t.Errorf("cacheable %v, %v", cacheable, err)
 		}
@@ -177,9 +166,7 @@ func TestRemovalWaitsForCacheLease(t *testing.T) {
 		h := owner.openEphemeral(t, "/ls/local/e")
 		reader.renew(t)
 		m.coherence.registerReader(reader.who.Session, "/e", "")
-		if err := m.Files.Close(t.Context(), owner.mutation(), h); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), owner.mutation(), h))
 		there := func() bool { _, there := m.epoch.state().Tree.Get("/e"); return there }
 		time.Sleep(api.CacheLease - time.Millisecond)
 		if !there() {

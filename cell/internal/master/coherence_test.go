@@ -73,9 +73,7 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		cancel()
-		if err := <-first; !errors.Is(err, api.Unavailable) {
-			t.Fatal(err)
-		}
+		mustFail(t, <-first, api.Unavailable)
 		second := author.write(t.Context(), f)
 		events := reader.hear(t)
 		if len(events) != 1 || events[0].Kind != api.EventCacheInvalidation || events[0].Path != "/ls/local/f" {
@@ -116,22 +114,13 @@ func TestRefusalIsForGood(t *testing.T) {
 			t.Fatal("it did not wait")
 		}
 		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.Owner.Handle, Mode: api.Exclusive}
-		granted, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, lock))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := <-remove(); !errors.Is(err, api.LockHeld) {
-			t.Fatalf("delete of a node whose lock another holds: %v", err)
-		}
-		if err := m.Locks.Release(t.Context(), locker.mutation(), lock, granted.Generation); err != nil {
-			t.Fatal(err)
-		}
+		granted := must(m.Locks.TryAcquire(t.Context(), requestFor(claim, lock)))(t)
+		mustFail(t, <-remove(), api.LockHeld, "delete of a node whose lock another holds")
+		noErr(t, m.Locks.Release(t.Context(), locker.mutation(), lock, granted.Generation))
 		for _, c := range []*soloClient{reader, locker} {
 			c.acknowledge(t, c.hear(t))
 		}
-		if err := <-first; !errors.Is(err, api.LockHeld) {
-			t.Errorf("the copy that waited: %v", err)
-		}
+		fails(t, <-first, api.LockHeld, "the copy that waited")
 		if _, there := m.epoch.state().Tree.Get("/f"); !there {
 			t.Error("it was done after it had been refused")
 		}
@@ -158,9 +147,7 @@ func TestUncacheableUntilApplied(t *testing.T) {
 		done := author.write(ctx, f)
 		<-entered
 		cancel()
-		if err := <-done; !errors.Is(err, api.Uncertain) {
-			t.Fatal(err)
-		}
+		mustFail(t, <-done, api.Uncertain)
 		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
 			t.Errorf("cacheable %v while a change is on its way: %v", cacheable, err)
 		}
@@ -209,19 +196,14 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		owner, reader := m.client(t, 1), m.client(t, 2)
 		mutation := owner.mutation()
-		o, err := m.Files.Open(t.Context(), OpenRequest{
+		o := must(m.Files.Open(t.Context(), OpenRequest{
 			Mutation: mutation, Path: api.MustParsePath("/ls/local/e"),
 			Handle: Handle{Owner: namespace.Owner{Session: owner.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead},
 			Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		reader.open(t, "/ls/local/acl/everyone", api.MustExist)
 		m.coherence.registerReader(reader.who.Session, "/e", "")
-		if err := m.Files.Close(t.Context(), owner.mutation(), o.Handle); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), owner.mutation(), o.Handle))
 		events := reader.hear(t)
 		synctest.Wait()
 		if _, there := m.epoch.state().Tree.Get("/e"); !there || len(events) != 2 {

@@ -159,9 +159,7 @@ func (n *noise) act(before standing) (done noisyStep) {
 		done = n.try(n.request(), before)
 	case what < 70 && len(before.node.Holders) > 0:
 		done.holder = before.node.Holders[n.below(len(before.node.Holders))].Owner
-		if err := n.m.Locks.Release(n.t.Context(), n.mutation(n.clientOf(done.holder)), n.handles[done.holder], before.node.Lock); err != nil {
-			n.t.Error(err)
-		}
+		report(n.t, n.m.Locks.Release(n.t.Context(), n.mutation(n.clientOf(done.holder)), n.handles[done.holder], before.node.Lock))
 	case what < 78 && some != nil:
 		_, _ = n.m.Locks.Cancel(n.t.Context(), some.claim.Mutation)
 		n.asked = slices.DeleteFunc(n.asked, func(r *noisyRequest) bool { return r == some })
@@ -181,9 +179,7 @@ func (n *noise) act(before standing) (done noisyStep) {
 		h := n.handles[n.owners[n.below(len(n.owners))]]
 		done.holder, h.Epoch = h.Owner, 0
 		n.m.forget(h.Owner)
-		if err := n.m.Files.Use(h, namespace.ToWrite, false); err != nil {
-			n.t.Error(err)
-		}
+		report(n.t, n.m.Files.Use(h, namespace.ToWrite, false))
 	}
 	return done
 }
@@ -294,10 +290,7 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 		other := c[1].opens(t, "/ls/local/d", raftfsm.Open{Create: api.MayCreate, Kind: api.Directory}).Handle
 		q := c[0].asked("/ls/local/d", raftfsm.Open{})
 		q.Create.Kind, q.Handle.Events = api.Directory, EventSet(0).With(api.EventConflictingLock)
-		o, err := m.Files.Open(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Files.Open(t.Context(), q))(t)
 		held := o.Handle
 		c[0].try(t, held, api.Exclusive)
 		m.forget(held.Owner)
@@ -305,12 +298,8 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 		held.Epoch = 0
 		q = c[0].asked("/ls/local/f", raftfsm.Open{})
 		q.Directory = held
-		if _, err := m.Files.Open(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Files.Use(held, namespace.ToWrite, false); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Files.Open(t.Context(), q))(t)
+		noErr(t, m.Files.Use(held, namespace.ToWrite, false))
 		if told := conflictsOf(c[0]); !slices.Equal(told, []string{"report"}) {
 			t.Errorf("the holder was told %q", told)
 		}

@@ -251,9 +251,7 @@ func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 
 func (c *copier) closeIt(h Handle) {
 	mutation := c.mutation()
-	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Files.Close(ctx, mutation, h) }); err != nil {
-		c.t.Errorf("close: %v", err)
-	}
+	report(c.t, errOf(ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Files.Close(ctx, mutation, h) })), "close")
 	c.leavesNothing(h.Node.Name, h.Owner, "a handle that was closed")
 }
 

@@ -212,9 +212,7 @@ func (w *crowd) leave() {
 			w.t.Errorf("left: %+v", node)
 		}
 	}
-	if err := m.epoch.state().Check(); err != nil {
-		w.t.Error(err)
-	}
+	report(w.t, m.epoch.state().Check())
 }
 
 // remembered counts what a master remembers of sessions. The caller holds

@@ -104,9 +104,7 @@ func (d *deadlocks) run() {
 	}
 	for _, w := range d.workers {
 		for _, c := range w.clients {
-			if err := d.m.Sessions.End(d.t.Context(), c.who.Session); err != nil {
-				d.t.Error(err)
-			}
+			report(d.t, d.m.Sessions.End(d.t.Context(), c.who.Session))
 		}
 	}
 	synctest.Wait()
@@ -116,9 +114,7 @@ func (d *deadlocks) run() {
 func uncached(t *testing.T, m *soloMaster, nonce []byte) *soloClient {
 	t.Helper()
 	id, grant, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: nonce, Principal: "p", Lease: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: m, who: Caller{Session: id, Epoch: m.epoch.number}, grant: grant.Number}
 }
 
@@ -158,9 +154,7 @@ func (d *deadlocks) release(w *worker) {
 			}
 			d.note("worker %d releases %s", w.number, a.Lock.Name)
 			delete(w.holds, owner)
-			if err := d.m.Locks.Release(d.t.Context(), c.mutation(), Handle{Owner: owner, Node: a.Lock}, a.Generation); err != nil {
-				d.t.Error(err)
-			}
+			report(d.t, d.m.Locks.Release(d.t.Context(), c.mutation(), Handle{Owner: owner, Node: a.Lock}, a.Generation))
 		}
 		break
 	}
@@ -272,9 +266,7 @@ func (d *deadlocks) takeOver() {
 		for i, c := range w.clients {
 			c.who.Epoch = d.m.epoch.number
 			for _, h := range w.opened[i] {
-				if err := d.m.Files.Use(h, 0, false); err != nil {
-					d.t.Error(err)
-				}
+				report(d.t, d.m.Files.Use(h, 0, false))
 			}
 		}
 		if w.waits != nil {

@@ -29,12 +29,9 @@ func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 			if edit != nil {
 				edit(&h)
 			}
-			o, err := m.Files.Open(t.Context(), OpenRequest{
+			o := must(m.Files.Open(t.Context(), OpenRequest{
 				Mutation: by, Path: api.MustParsePath("/ls/local" + string(name)), Handle: h, Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: h.Rights},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			opened[name] = o.Handle
 		}
 		d.workers = append(d.workers, &worker{number: i, clients: []*soloClient{c}, opened: []map[api.Name]Handle{opened}})
@@ -86,9 +83,7 @@ func TestDeadlockIsFoundLater(t *testing.T) {
 		m.failOver(t)
 		d.cross()
 		for i, w := range d.workers {
-			if err := m.Files.Use(w.opened[0][d.names[i]], 0, false); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Files.Use(w.opened[0][d.names[i]], 0, false))
 		}
 		if got := d.told(); got == nil || !errors.Is(got.err, api.Deadlock) {
 			t.Errorf("told %+v, want a deadlock", got)
@@ -146,9 +141,7 @@ func TestBrokenLockIsNoDeadlock(t *testing.T) {
 		d := pair(t, m, nil)
 		operator := uncached(t, m, fmt.Appendf(nil, "%016d", 9))
 		node, _ := m.epoch.state().Tree.Get("/a")
-		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: operator.mutation(), Lock: node.Ref(), Why: "stuck"}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: operator.mutation(), Lock: node.Ref(), Why: "stuck"}))
 		d.cross()
 		if got := d.told(); got != nil {
 			t.Errorf("told %+v", got)

@@ -61,16 +61,12 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		}
 		for _, c := range []*soloClient{a, b} {
 			h := c.open(t, "/ls/local/f", api.MayCreate).Handle
-			if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim(c, h, api.Shared, delay), h)); err != nil {
-				t.Fatal(err)
-			}
+			must(m.Locks.TryAcquire(t.Context(), requestFor(claim(c, h, api.Shared, delay), h)))(t)
 		}
 		h := w.open(t, "/ls/local/f", api.MayCreate).Handle
 		granted := make(chan session.Instant, 1)
 		go func() {
-			if _, err := m.Locks.Acquire(t.Context(), requestFor(claim(w, h, api.Exclusive, 0), h)); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(m.Locks.Acquire(t.Context(), requestFor(claim(w, h, api.Exclusive, 0), h))))
 			granted <- m.epoch.clock()
 		}()
 		synctest.Wait()

@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -35,9 +34,7 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 				first := c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Exclusive))
 				<-entered
 				end(m, c[0])
-				if a := answered(t, first); !errors.Is(a.err, api.Uncertain) {
-					t.Errorf("the answer to a claim that the log may grant: %v", a.err)
-				}
+				fails(t, answered(t, first).err, api.Uncertain, "the answer to a claim that the log may grant")
 				close(leave)
 			})
 		})
@@ -52,9 +49,7 @@ func TestEndOfEpochIsToldToWaiters(t *testing.T) {
 		c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		m.end(api.Errorf(api.NotMaster, "another is"))
-		if a := answered(t, waits); !errors.Is(a.err, api.NotMaster) {
-			t.Error(a.err)
-		}
+		fails(t, answered(t, waits).err, api.NotMaster)
 	})
 }
 
@@ -66,13 +61,9 @@ func TestDoubtStays(t *testing.T) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		m.losing.Store(true) // the leadership, with the entry on its way
-		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); !errors.Is(err, api.Uncertain) {
-			t.Fatal(err)
-		}
+		mustFail(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation), api.Uncertain)
 		m.end(api.Errorf(api.NotMaster, "another is"))
-		if a := answered(t, waits); !errors.Is(a.err, api.Uncertain) {
-			t.Error(a.err)
-		}
+		fails(t, answered(t, waits).err, api.Uncertain)
 	})
 }
 
@@ -99,15 +90,11 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 			cancel(api.Errorf(api.NotMaster, "deposed"))
 		}
 		go p.runProposer(ctx)
-		if err := propose(); err != nil {
-			t.Error(err)
-		}
+		report(t, propose())
 		synctest.Wait()
 		select {
 		case err := <-late:
-			if !errors.Is(err, api.NotMaster) {
-				t.Error(err)
-			}
+			fails(t, err, api.NotMaster)
 		default:
 			t.Fatal("a proposal was forgotten")
 		}

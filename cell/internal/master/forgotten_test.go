@@ -17,15 +17,11 @@ func TestEndIsRememberedOnce(t *testing.T) {
 		c := m.client(t, 1)
 		m.congested(func() {
 			for range 100 {
-				if err := m.Sessions.End(t.Context(), c.who.Session); api.CodeOf(err) != api.Unavailable {
-					t.Fatal(err)
-				}
+				mustFail(t, m.Sessions.End(t.Context(), c.who.Session), api.Unavailable)
 			}
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			if len(m.tables.outbox.ends) != 1 {
-				t.Errorf("the end of one session is remembered %d times", len(m.tables.outbox.ends))
-			}
+			equal(t, len(m.tables.outbox.ends), 1, "the end of one session is remembered %d times")
 		})
 		testbed.Pass(session.MaxTick)
 		synctest.Wait()
@@ -76,16 +72,12 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 			done := author.write(ctx, f)
 			synctest.Wait()
 			cancel()
-			if err := <-done; api.CodeOf(err) != api.Unavailable {
-				t.Fatal(err)
-			}
+			mustFail(t, <-done, api.Unavailable)
 		}
 		m.epoch.mu.Lock()
 		n := len(m.tables.copyset.clearings)
 		m.epoch.mu.Unlock()
-		if n != 0 {
-			t.Errorf("%d changes are remembered that were given up", n)
-		}
+		equal(t, n, 0, "%d changes are remembered that were given up")
 		wrote := author.write(t.Context(), f)
 		reader.acknowledge(t, reader.hear(t))
 		if stillWaits(wrote) {
@@ -147,9 +139,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 			c.acknowledge(t, events)
 		}
 		for _, wrote := range writes {
-			if err := <-wrote; err != nil {
-				t.Error(err)
-			}
+			report(t, <-wrote)
 		}
 	})
 }
@@ -166,9 +156,7 @@ func TestRemovalWaitsForEveryName(t *testing.T) {
 					t.Fatal("it may not cache")
 				}
 			}
-			if err := m.Files.Close(t.Context(), owner.mutation(), e); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Files.Close(t.Context(), owner.mutation(), e))
 			for n, i := range []int{first, 1 - first} {
 				synctest.Wait()
 				if _, there := m.epoch.state().Tree.Get("/e"); !there {

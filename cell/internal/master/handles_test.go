@@ -53,9 +53,7 @@ func TestRefusedOpenMakesNothing(t *testing.T) {
 				t.Error("it was refused, and has made its node")
 			}
 		}
-		if n := m.handlesOf(c.who.Session); n != 1 {
-			t.Errorf("%d handles are open", n)
-		}
+		equal(t, m.handlesOf(c.who.Session), 1, "%d handles are open")
 	})
 }
 
@@ -70,23 +68,16 @@ func TestLateCopyOfOpen(t *testing.T) {
 		go c.keep(ctx)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MustExist})
-		o, err := m.Files.Open(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Files.Open(t.Context(), q))(t)
 		if again, err := m.Files.Open(t.Context(), q); err != nil || m.handlesOf(c.who.Session) != 1 || again.Handle != o.Handle {
 			t.Errorf("a retry: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
-		if err := m.Files.Close(t.Context(), c.mutation(), o.Handle); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), c.mutation(), o.Handle))
 		if _, err := m.Files.Open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.Session) != 0 {
 			t.Errorf("a copy after the handle was closed: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
 		absent := c.asked("/ls/local/later", raftfsm.Open{Create: api.MustExist})
-		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) {
-			t.Fatal(err)
-		}
+		mustFail(t, errOf(m.Files.Open(t.Context(), absent)), api.NotFound)
 		author.open(t, "/ls/local/later", api.MayCreate)
 		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.Session) != 0 {
 			t.Errorf("a copy after it was refused: %v, %d handles", err, m.handlesOf(c.who.Session))
@@ -101,13 +92,9 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 		c := m.client(t, 2)
 		m.proving = func() {
 			m.proving = nil
-			if err := m.Sessions.End(t.Context(), c.who.Session); err != nil {
-				t.Error(err)
-			}
+			report(t, m.Sessions.End(t.Context(), c.who.Session))
 		}
-		if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
-			t.Error(err)
-		}
+		fails(t, errOf(m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{}))), api.SessionExpired)
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
 		if _, known := m.tables.handles.of[c.who.Session]; known || m.tables.handles.used.of[""] > 0 || m.tables.handles.used.of["p"] != 1 {
@@ -131,9 +118,7 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		c.m = m
-		if _, err := m.Files.Open(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Files.Open(t.Context(), q))(t)
 		for _, e := range c.hear(t) {
 			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.Mutation.Number) {
 				return
@@ -168,23 +153,13 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 		old := file
 		for i := range api.MaxHandles {
 			old.Owner.Handle = api.HandleID(i + 3)
-			if err := m.Files.Close(t.Context(), c.mutation(), old); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Files.Close(t.Context(), c.mutation(), old))
 		}
-		if _, err := m.Files.Read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("a closed handle: %v", err)
-		}
-		if n := m.handlesOf(c.who.Session); n != 0 {
-			t.Errorf("%d handles are open", n)
-		}
+		fails(t, errOf(m.Files.Read(t.Context(), old, namespace.ToRead)), api.HandleClosed, "a closed handle")
+		equal(t, m.handlesOf(c.who.Session), 0, "%d handles are open")
 		c.open(t, "/ls/local/f", api.MustExist)
-		if _, err := m.Files.Read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("one more than there can be: %v", err)
-		}
-		if err := m.Files.Close(t.Context(), c.mutation(), ephemeral); err != nil {
-			t.Error(err)
-		}
+		fails(t, errOf(m.Files.Read(t.Context(), ephemeral, namespace.ToRead)), api.QuotaExceeded, "one more than there can be")
+		report(t, m.Files.Close(t.Context(), c.mutation(), ephemeral))
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		if node, there := m.epoch.state().Tree.Get("/e"); there {
@@ -207,17 +182,13 @@ func TestCloseGoesByTheLog(t *testing.T) {
 				c := m.client(t, 1)
 				h := c.open(t, "/ls/local/f", api.MayCreate).Handle
 				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
-				if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h)); err != nil {
-					t.Fatal(err)
-				}
+				must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
 				if !known {
 					m.epoch.mu.Lock()
 					m.tables.handles.close(h.Owner)
 					m.epoch.mu.Unlock()
 				}
-				if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, m.Files.Close(t.Context(), c.mutation(), h))
 				if node, _ := m.epoch.state().Tree.Get("/f"); len(node.Holders) > 0 {
 					t.Errorf("closed, and held: %+v", node)
 				}
@@ -233,9 +204,7 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		r := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.File})
-		if _, err := m.Files.Open(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Files.Open(t.Context(), r))(t)
 		c.open(t, "/ls/local/acl/everyone", api.MustExist) // declares that the first is finished
 		entries := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -279,14 +248,8 @@ func TestHandleOfAnEarlierEpoch(t *testing.T) {
 		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}}
 		node, _ := m.epoch.state().Tree.Get("/acl/everyone")
 		h := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref(), Rights: namespace.ToRead, Epoch: 0}
-		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("after it was closed: %v", err)
-		}
+		must(m.Files.Read(t.Context(), h, namespace.ToRead))(t)
+		noErr(t, m.Files.Close(t.Context(), c.mutation(), h))
+		fails(t, errOf(m.Files.Read(t.Context(), h, namespace.ToRead)), api.HandleClosed, "after it was closed")
 	})
 }

@@ -122,9 +122,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 			ref = crowded(i % 10)
 		}
 		w, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if i%3 == 0 {
 			s.tables.queues.detach(w, s.epoch.clock().Add(-1))
 		}
@@ -211,25 +209,17 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 	}
 	return []largeWork{
 		{"a page of the sessions", func(int) {
-			if _, err := s.Inspector.ListSessions(t.Context(), 0, nil, 0); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Inspector.ListSessions(t.Context(), 0, nil, 0)))
 		}},
 		{"a page of the locks", func(int) {
-			if _, err := s.Inspector.ListLocks(t.Context(), "", 0, nil, 0); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Inspector.ListLocks(t.Context(), "", 0, nil, 0)))
 		}},
 		{"a page of the quotas", func(int) { _, _ = s.Inspector.ListQuotas(t.Context(), nil, 0) }},
 		{"lint of all sessions", func(int) {
-			if _, err := s.Lint(t.Context(), "", "", misuse.Options{}); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Lint(t.Context(), "", "", misuse.Options{})))
 		}},
 		{"explaining a node that many cache", func(int) {
-			if _, err := s.Inspector.Explain(t.Context(), cached(0)); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Inspector.Explain(t.Context(), cached(0))))
 		}},
 		{"telling one of 10,000 waiters of its place", func(int) {
 			s.epoch.mu.Lock()
@@ -252,9 +242,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			id := clients[manyClients-10-n]
 			number := api.RequestNumber(manyOwn + 2)
 			by := session.Mutation{Session: id, Number: number, HighestIssued: number, Outstanding: []api.RequestNumber{number}, Hash: 1}
-			if err := s.Files.Close(t.Context(), by, Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref()}); err != nil {
-				t.Error(err)
-			}
+			report(t, s.Files.Close(t.Context(), by, Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref()}))
 		}},
 		{"a handle that was closed, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 2}

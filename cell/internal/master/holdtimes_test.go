@@ -49,9 +49,7 @@ func TestEstimate(t *testing.T) {
 	asked(3*time.Hour, held, 1, 0)
 	u.endHold("/x", at(5*time.Hour))
 	asked(5*time.Hour, free, 1, 105*time.Second)
-	if got := u.estimateWait("/y", free, 1, at(0)); got != 0 {
-		t.Errorf("of a lock that was never held: %v", got)
-	}
+	equal(t, u.estimateWait("/y", free, 1, at(0)), 0, "of a lock that was never held: %v")
 }
 
 // The number of known locks is bounded: those granted longest ago are removed
@@ -63,9 +61,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		u.beginHold(name, turn{generation: 1}, at(0))
 		u.endHold(name, at(time.Second))
 	}
-	if n := u.byName.Len(); n != maxHoldTimes {
-		t.Errorf("%d locks are known, want %d", n, maxHoldTimes)
-	}
+	equal(t, u.byName.Len(), maxHoldTimes, "%d locks are known")
 	if u.estimateWait("/0", false, 1, at(0)) != 0 || u.estimateWait("/1", false, 1, at(0)) == 0 {
 		t.Error("the removed lock was not the oldest")
 	}
@@ -77,13 +73,10 @@ func TestTurnsBefore(t *testing.T) {
 	r, w := api.Shared, api.Exclusive
 	modes := []api.LockMode{w, w, r, r, w, r}
 	for i, mode := range modes {
-		_, err := q.join(&waiter{
+		must(q.join(&waiter{
 			lock:  namespace.Ref{Name: "/x"},
 			claim: raftfsm.Claim{Mode: mode, Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}},
-		}, 1, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, 1, 100))(t)
 	}
 	var got []int
 	for ahead, w := range q.inOrder("/x") {

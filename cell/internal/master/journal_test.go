@@ -57,9 +57,7 @@ func TestJournalSamples(t *testing.T) {
 		grant(1)
 		j.flush()
 		said := text.String()
-		if n := strings.Count(said, "event=lock_granted"); n != maxLines+4 {
-			t.Errorf("%d lines, want %d", n, maxLines+4)
-		}
+		equal(t, strings.Count(said, "event=lock_granted"), maxLines+4, "%d lines")
 		if n := strings.Count(said, "event=lines_left_out"); n != 1 || !strings.Contains(said, "left_out.lock_granted=7 dropped=0\n") {
 			t.Errorf("%d lines say what was left out, want 1 with 7 grants:\n%s", n, said[max(0, len(said)-500):])
 		}
@@ -99,9 +97,7 @@ func TestJournalThatIsStuck(t *testing.T) {
 			if err == nil {
 				err = m.Locks.Release(t.Context(), c.mutation(), h, a.Generation)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 		}
 		for range 2 * maxQueued {
 			m.epoch.journal.say(slog.LevelInfo, "more than there is room for")
@@ -139,9 +135,7 @@ func TestSlowEntries(t *testing.T) {
 			if err == nil {
 				err = m.Locks.Release(ctx, c.mutation(), h, a.Generation)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if is, want := granted > 0, slow >= steps.Slow; is != want || (len(call.told) > granted) != want {
 				t.Errorf("entries took %v; the calls were told %v", slow, call.told)
 			}

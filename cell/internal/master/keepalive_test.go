@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,17 +22,13 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 			synctest.Wait()
 			s, _ := m.epoch.state().Sessions.Get(c.who.Session)
 			reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil) // as if the previous reply had been lost, so it is answered at once
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			granted = reply.Grant.Lease
 			if granted > s.Lease {
 				t.Fatalf("granted %v when the log knew of %v", granted, s.Lease)
 			}
 		}
-		if granted != api.MaxLease {
-			t.Errorf("granted %v at last", granted)
-		}
+		equal(t, granted, api.MaxLease, "granted %v at last")
 	})
 }
 
@@ -60,9 +55,7 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		if reader.grant <= before {
 			t.Error("acknowledged, and not extended")
 		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		report(t, <-done)
 	})
 }
 
@@ -75,9 +68,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		began := m.epoch.clock()
 		reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil)
 		m.proving = nil
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		g := reply.Grant
 		if g.Parked > time.Second {
 			t.Errorf("the lease is said to begin %v after the request", g.Parked)
@@ -133,29 +124,19 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 		k, ctx, end, resumed = waits()
 		defer end()
 		time.Sleep(session.Due(api.DefaultLease))
-		if err := finish(k, ctx, resumed); err != nil {
-			t.Error("due:", err)
-		}
+		report(t, finish(k, ctx, resumed), "due")
 		c.hear(t) // the sign of life
 		k, ctx, end, resumed = waits()
 		end()
-		if err := finish(k, ctx, resumed); !errors.Is(err, api.Cancelled) {
-			t.Error("given up:", err)
-		}
+		fails(t, finish(k, ctx, resumed), api.Cancelled, "given up")
 		k, ctx, end, resumed = waits()
 		defer end()
 		newer, newerCtx, endNewer, resumedNewer := waits()
 		defer endNewer()
-		if err := finish(k, ctx, resumed); !errors.Is(err, api.Cancelled) {
-			t.Error("replaced:", err)
-		}
+		fails(t, finish(k, ctx, resumed), api.Cancelled, "replaced")
 		m.end(api.Errorf(api.NotMaster, "another is"))
-		if err := finish(newer, newerCtx, resumedNewer); !errors.Is(err, api.NotMaster) {
-			t.Error("at the end of the epoch:", err)
-		}
-		if _, err := m.Sessions.Park(c.who, c.heard(), nil); !errors.Is(err, api.NotMaster) {
-			t.Error("parked after the epoch:", err)
-		}
+		fails(t, finish(newer, newerCtx, resumedNewer), api.NotMaster, "at the end of the epoch")
+		fails(t, errOf(m.Sessions.Park(c.who, c.heard(), nil)), api.NotMaster, "parked after the epoch")
 	})
 }
 

@@ -125,9 +125,7 @@ func readBack(t *testing.T, entries [][]byte) {
 	options := disk.Options{Cell: "local", ID: "r1", Bootstrap: true, Fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, Silence: func() {}, Logger: slog.New(slog.DiscardHandler)}
 	dir := t.TempDir()
 	s, err := disk.Open(dir, disk.WALStore, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	me := s.Identity().Get()
 	if err := s.Identity().Store(&identity.Roster{CellID: "c", Members: []identity.Member{{ID: me.ID, Raft: "a", Incarnation: me.Incarnation}}}, true); err != nil {
 		t.Fatal(err)
@@ -140,21 +138,15 @@ func readBack(t *testing.T, entries [][]byte) {
 		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: data}
 	}
 	for part := range slices.Chunk(logs, 16) {
-		if err := s.Logs().StoreLogs(part); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Logs().StoreLogs(part))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.Close())
 	if s, err = disk.Open(dir, disk.WALStore, options); err != nil {
 		t.Fatalf("the replica does not start again: %v", err)
 	}
 	defer func() { _ = s.Close() }()
 	for i := range entries {
-		if err := s.Logs().GetLog(uint64(i+1), new(raft.Log)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Logs().GetLog(uint64(i+1), new(raft.Log)))
 	}
 }
 
@@ -235,9 +227,7 @@ func TestEndsAreCut(t *testing.T) {
 				}
 			}
 		}
-		if named != sessions {
-			t.Errorf("%d sessions end; want %d", named, sessions)
-		}
+		equal(t, named, sessions, "%d sessions end")
 	})
 }
 

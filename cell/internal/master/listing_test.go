@@ -60,10 +60,7 @@ func TestSessionsComeInPages(t *testing.T) {
 		var ids []api.SessionID
 		pages := 0
 		for after := []byte(nil); ; pages++ {
-			reply, err := m.Inspector.ListSessions(t.Context(), 0, after, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := must(m.Inspector.ListSessions(t.Context(), 0, after, 0))(t)
 			fits(t, len(reply.List), reply.bytes)
 			for _, one := range reply.List {
 				ids = append(ids, one.Session.Session)
@@ -97,10 +94,7 @@ func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) ma
 	t.Helper()
 	found := map[string]*LockInfo{}
 	for after := []byte(nil); ; {
-		reply, err := s.Inspector.ListLocks(t.Context(), prefix, id, after, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must(s.Inspector.ListLocks(t.Context(), prefix, id, after, 0))(t)
 		fits(t, len(reply.List), reply.bytes)
 		for _, l := range reply.List {
 			if found[l.Path] != nil {
@@ -147,9 +141,7 @@ func TestLocksComeInPages(t *testing.T) {
 		m.epoch.mu.Lock()
 		_, err := m.tables.queues.join(&waiter{lock: free.Ref(), claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
 		m.epoch.mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
 		check := func(got map[string]*LockInfo, want []api.Name) {
 			t.Helper()
@@ -225,10 +217,7 @@ func TestQuotasComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		var names []string
 		for after := []byte(nil); ; {
-			reply, err := m.Inspector.ListQuotas(t.Context(), after, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := must(m.Inspector.ListQuotas(t.Context(), after, 0))(t)
 			fits(t, len(reply.List), reply.bytes)
 			for _, one := range reply.List {
 				names = append(names, one.Principal)
@@ -259,10 +248,7 @@ func TestDirectoriesComeInPages(t *testing.T) {
 		root := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: namespace.Ref{Instance: 1}, Rights: namespace.ToRead, Epoch: 0}
 		seen, after := 0, ""
 		for {
-			p, err := m.Files.ReadDir(t.Context(), root, after, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must(m.Files.ReadDir(t.Context(), root, after, 0))(t)
 			bytes := 0
 			for _, child := range p.Children {
 				bytes += statBytes(child)
@@ -308,10 +294,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				var made []func()
 				for range maxPages {
-					done, err := m.Inspector.waitForPage(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					done := must(m.Inspector.waitForPage(t.Context()))(t)
 					made = append(made, done)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
@@ -322,15 +305,11 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 					t.Fatalf("a page is made beside %d others", maxPages)
 				}
 				cancel()
-				if err := <-gaveUp; !errors.Is(err, api.Unavailable) {
-					t.Errorf("a call that was given up while it waited: %v", err)
-				}
+				fails(t, <-gaveUp, api.Unavailable, "a call that was given up while it waited")
 				for _, done := range made {
 					done()
 				}
-				if err := <-waits; err != nil {
-					t.Error(err)
-				}
+				report(t, <-waits)
 			})
 		})
 	}

@@ -45,10 +45,7 @@ func (r AcquireRequest) detectIf(detect bool) AcquireRequest {
 func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answer {
 	t.Helper()
 	claim := c.claim(h, mode)
-	got, err := c.m.Locks.TryAcquire(t.Context(), requestFor(claim, h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must(c.m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
 	return got
 }
 

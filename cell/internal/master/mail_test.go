@@ -137,9 +137,7 @@ func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClien
 	c := cachingSessionOf(name).CreateSession
 	c.Principal, c.MayCache = principal, false
 	id, grant, err := s.Sessions.Create(t.Context(), *c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
@@ -148,10 +146,7 @@ func (c *soloClient) watch(t *testing.T, path string) Handle {
 	t.Helper()
 	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite})
 	r.Handle.Events = EventSet(0).With(api.EventContentsModified)
-	o, err := c.m.Files.Open(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(c.m.Files.Open(t.Context(), r))(t)
 	return o.Handle
 }
 
@@ -198,9 +193,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		}
 		other.watch(t, path)
 		for range writes {
-			if err := <-author.write(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, <-author.write(t.Context(), f))
 		}
 		m.checkMail(t)
 		m.epoch.mu.Lock()
@@ -220,9 +213,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 			c.acknowledge(t, told)
 		}
 		m.checkMail(t)
-		if err := m.Sessions.End(t.Context(), crowd[watchers-1].who.Session); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Sessions.End(t.Context(), crowd[watchers-1].who.Session))
 		m.checkMail(t)
 		left = *m.fsm.Load()
 		time.Sleep(10 * time.Minute) // no client keeps them alive

@@ -24,13 +24,10 @@ func (s *soloMaster) waits(t *testing.T, id api.SessionID, number api.RequestNum
 	t.Helper()
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	w, err := s.tables.queues.join(&waiter{
+	w := must(s.tables.queues.join(&waiter{
 		lock: namespace.Ref{Name: name, Instance: 7}, who: "p", since: since,
 		claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason},
-	}, 1, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, 1, 1<<30))(t)
 	return w
 }
 
@@ -83,9 +80,7 @@ func TestOverviewAsksForRightsAfterTheWalk(t *testing.T) {
 		looking.Store(true)
 		o, err := s.Inspector.For("p").Overview(t.Context(), 0)
 		looking.Store(false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if n := held.Load(); n > 0 {
 			t.Errorf("the state, which says who has which rights, was read %d times with the mutex held", n)
 		}
@@ -98,9 +93,7 @@ func TestOverviewAsksForRightsAfterTheWalk(t *testing.T) {
 				t.Errorf("session %v, which came during the walk, has no name: the state is older than the queue", w.Owner.Session)
 			}
 		}
-		if len(o.Waits[i].Waiters) != 2 {
-			t.Errorf("%d wait for it, want 2", len(o.Waits[i].Waiters))
-		}
+		equal(t, len(o.Waits[i].Waiters), 2, "%d wait for it")
 	})
 }
 
@@ -115,10 +108,7 @@ func TestOverviewHasABound(t *testing.T) {
 				m.waits(t, c.who.Session, api.RequestNumber(1+i*api.MaxListed+n), api.Name(fmt.Sprint("/lock-", i)), reason, session.Instant(i))
 			}
 		}
-		o, err := m.Inspector.Overview(t.Context(), api.MaxListed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Inspector.Overview(t.Context(), api.MaxListed))(t)
 		size, largest := 0, 0
 		for _, l := range o.Waits {
 			size, largest = size+l.WireSize(), max(largest, l.WireSize())
@@ -141,10 +131,7 @@ func TestOverviewFindsTheOldestWait(t *testing.T) {
 			m.waits(t, c.who.Session, api.RequestNumber(i+1), "/failed-over", "", now.Add(-since))
 		}
 		m.waits(t, c.who.Session, 9, "/other", "", now.Add(-30*time.Second))
-		o, err := m.Inspector.Overview(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Inspector.Overview(t.Context(), 1))(t)
 		if len(o.Waits) != 1 || o.Waits[0].Path != "/ls/local/failed-over" || o.MoreWaits != 1 {
 			t.Errorf("%d locks, the first %+v, and %d more; want the one for which somebody has waited for a minute", len(o.Waits), o.Waits, o.MoreWaits)
 		}
@@ -185,12 +172,8 @@ func TestLongestAreListedOnce(t *testing.T) {
 func TestFlushIsOfTheBacklog(t *testing.T) {
 	prepare := func(s *raftfsm.State) { with(t, s, cachingSession(1)) }
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
-		if n := m.Backlog().Changes; n != 1 {
-			t.Errorf("after a fail-over, with a client that may have cached anything, %d changes wait; want 1", n)
-		}
+		equal(t, m.Backlog().Changes, 1, "after a fail-over, with a client that may have cached anything, %d changes wait")
 		time.Sleep(20 * time.Second)
-		if n := m.Backlog().Changes; n != 0 {
-			t.Errorf("when the client's lease is over, %d changes wait", n)
-		}
+		equal(t, m.Backlog().Changes, 0, "when the client's lease is over, %d changes wait")
 	})
 }

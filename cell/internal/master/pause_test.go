@@ -45,9 +45,7 @@ func TestPauseLetsOthersIn(t *testing.T) {
 	if waiting {
 		t.Fatal("no other goroutine has had the mutex")
 	}
-	if longest := time.Duration(longest.Load()); longest != maxSteps*time.Microsecond {
-		t.Errorf("the longest hold took %v by its watch, want %v", longest, maxSteps*time.Microsecond)
-	}
+	equal(t, time.Duration(longest.Load()), maxSteps*time.Microsecond, "the longest hold took %v by its watch")
 }
 
 // However many patient holders there are, others wait for only a few of their
@@ -110,9 +108,7 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		m.epoch.mu.Lock()
 		m.epoch.mu.held = func(time.Duration) {
 			for range 4 { // as the goroutine that watches for pauses does meanwhile
@@ -133,9 +129,7 @@ func TestHoldsExtendNoLease(t *testing.T) {
 func TestStopDuringATickEndsNoSession(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var stops atomic.Int64
 		m.epoch.mu.Lock()
 		m.epoch.mu.held = func(time.Duration) { // the loop's hold among others

@@ -28,9 +28,7 @@ func TestProofsOfSequencers(t *testing.T) {
 		of := func(name api.Name) sequencer.Sequencer {
 			node, _ := state.Tree.Get(name)
 			s, err := m.Locks.SequencerOf(raftfsm.Answer{Lock: namespace.Ref{Name: node.Name, Instance: node.Instance}, Mode: node.Mode, Generation: node.Lock})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return s
 		}
 		before, after := of("/before"), of("/after")
@@ -45,9 +43,7 @@ func TestProofsOfSequencers(t *testing.T) {
 		exclusive := func(s *sequencer.Sequencer) { s.Mode = api.Exclusive }
 		wrong := func(s *sequencer.Sequencer) { s.Proof = sequencer.Proof{1} }
 		for _, good := range []sequencer.Sequencer{before, after, without(before, nil)} {
-			if err := m.Locks.CheckSequencer(t.Context(), 0, good); err != nil {
-				t.Errorf("%v: %v", good, err)
-			}
+			report(t, m.Locks.CheckSequencer(t.Context(), 0, good), good)
 		}
 		one := ""
 		for _, bad := range []sequencer.Sequencer{
@@ -72,8 +68,6 @@ func TestProofsOfSequencers(t *testing.T) {
 				t.Errorf("%s under the same proof: %v", what, err)
 			}
 		}
-		if err := m.Locks.CheckSequencer(t.Context(), id, without(after, nil)); err != nil {
-			t.Errorf("a session that may read the node: %v", err)
-		}
+		report(t, m.Locks.CheckSequencer(t.Context(), id, without(after, nil)), "a session that may read the node")
 	})
 }

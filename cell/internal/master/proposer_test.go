@@ -77,17 +77,12 @@ func TestBatchesAreBoundedByBytes(t *testing.T) {
 		n := 0
 		for len(h.entries) > 0 {
 			data := <-h.entries
-			e, err := raftfsm.DecodeEntry(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must(raftfsm.DecodeEntry(data))(t)
 			if n += len(e.Commands); len(data) > l.batch+entryOverhead && len(e.Commands) > 1 {
 				t.Errorf("an entry of %d commands has %d bytes; at most %d are allowed", len(e.Commands), len(data), l.batch)
 			}
 		}
-		if n != 41 {
-			t.Errorf("%d commands were written; want 41", n)
-		}
+		equal(t, n, 41, "%d commands were written")
 	})
 }
 
@@ -126,9 +121,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		if p.bytes != 0 || len(p.shares) != 0 {
 			t.Errorf("%d bytes, and shares of %d sessions, are counted as waiting when nothing does", p.bytes, len(p.shares))
 		}
-		if err := ask(1, 4_000); err != nil {
-			t.Errorf("there is room again, and a change is refused: %v", err)
-		}
+		report(t, ask(1, 4_000), "there is room again, and a change is refused")
 	})
 }
 

@@ -58,10 +58,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 				if r.IntN(3) == 0 {
 					w.ticket = Ticket{Epoch: 1, Number: seed*1000 + uint64(step)}
 				}
-				got, err := q.join(w, 2, 1000)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must(q.join(w, 2, 1000))(t)
 				if got == w {
 					twin = append(twin, w)
 				}
@@ -103,9 +100,7 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 		}
 		waiting += len(got)
 	}
-	if waiting != len(twin) {
-		t.Errorf("%d wait, want %d", waiting, len(twin))
-	}
+	equal(t, waiting, len(twin), "%d wait")
 	for _, name := range names {
 		for instance := range api.Generation(3) {
 			node := namespace.Ref{Name: name, Instance: instance}
@@ -132,9 +127,7 @@ func TestForgetIsBounded(t *testing.T) {
 	q := newQueues(newOutbox())
 	for i := range 10 {
 		w, err := q.join(&waiter{lock: namespace.Ref{Name: "/x"}, claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}}, 1, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		q.detach(w, session.Instant(i))
 	}
 	for _, want := range []struct {

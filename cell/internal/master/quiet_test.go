@@ -18,10 +18,7 @@ func (c *soloClient) listening(t *testing.T, path string, keeps bool) Handle {
 	t.Helper()
 	q := c.asked(path, raftfsm.Open{})
 	q.Handle.Events, q.Handle.CachesLock = EventSet(0).With(api.EventConflictingLock), keeps
-	o, err := c.m.Files.Open(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(c.m.Files.Open(t.Context(), q))(t)
 	return o.Handle
 }
 
@@ -63,9 +60,7 @@ func TestQuietRequestsAreToldToNobody(t *testing.T) {
 		release := func(who int) {
 			t.Helper()
 			got := c[who].tokenOf(t, listening[who])
-			if err := m.Locks.Release(t.Context(), c[who].mutation(), listening[who], got.Generation); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Locks.Release(t.Context(), c[who].mutation(), listening[who], got.Generation))
 		}
 		asking := func(who int, h Handle, reason string) raftfsm.Claim {
 			claim := c[who].claim(h, api.Exclusive)
@@ -113,19 +108,13 @@ func TestSuccessorHearsOfNobodyQuiet(t *testing.T) {
 			second := c[1].listening(t, "/ls/local/f", keeps)
 			got := c[1].wait(t.Context(), second, c[1].claim(second, api.Exclusive))
 			last := c[2].waitQuietly(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
-			if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], first.Generation); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], first.Generation))
 			mine := answered(t, got)
 			if told := conflictsOf(c[1]); mine.err != nil || !slices.Equal(told, want) {
 				t.Errorf("keeps %t: told %q, %v; want %q", keeps, told, mine.err, want)
 			}
-			if err := m.Locks.Release(t.Context(), c[1].mutation(), second, mine.Generation); err != nil {
-				t.Fatal(err)
-			}
-			if a := answered(t, last); a.err != nil {
-				t.Error(a.err)
-			}
+			noErr(t, m.Locks.Release(t.Context(), c[1].mutation(), second, mine.Generation))
+			report(t, answered(t, last).err)
 		})
 	}
 }

@@ -44,9 +44,7 @@ func TestWhoIsBehindAQuietRequestAsks(t *testing.T) {
 					got := c[2].try(t, h[2], api.Exclusive)
 					c[0].wait(t.Context(), holder, c[0].claim(holder, api.Shared))
 					release = func() {
-						if err := m.Locks.Release(t.Context(), c[2].mutation(), h[2], got.Generation); err != nil {
-							t.Fatal(err)
-						}
+						noErr(t, m.Locks.Release(t.Context(), c[2].mutation(), h[2], got.Generation))
 					}
 				}
 				c[1].waitQuietly(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))

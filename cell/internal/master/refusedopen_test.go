@@ -110,17 +110,13 @@ func TestCopyOfRefusedOpen(t *testing.T) {
 					}()
 					synctest.Wait()
 				}
-				if _, err := m.Files.Open(first, q); !errors.Is(err, api.Uncertain) {
-					t.Fatalf("the first: %v", err)
-				}
+				mustFail(t, errOf(m.Files.Open(first, q)), api.Uncertain, "the first")
 				early := <-copied
 				_, late := m.Files.Open(t.Context(), q)
 				if !errors.Is(early, of.want) || !errors.Is(late, of.want) {
 					t.Errorf("a copy that came before the log had refused the first: %v; one that came later: %v; want %v of both", early, late, of.want)
 				}
-				if n := m.handlesOf(c.who.Session); n != 0 {
-					t.Errorf("an Open that was refused has left %d handles", n)
-				}
+				equal(t, m.handlesOf(c.who.Session), 0, "an Open that was refused has left %d handles")
 				m.refusesNothing(t)
 			})
 		})
@@ -144,14 +140,9 @@ func TestCopyBeforeRefusal(t *testing.T) {
 		_, c := m.keptTwo(t)
 		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate})
 		_, why := m.Files.reserveHandle(q)
-		if !errors.Is(why, api.QuotaExceeded) {
-			t.Fatal(why)
-		}
+		mustFail(t, why, api.QuotaExceeded)
 		m.operate(t, allow(9))
-		o, err := m.Files.Open(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Files.Open(t.Context(), q))(t)
 		done := func() {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
@@ -173,19 +164,13 @@ func TestRefusalsThatAreNotLogged(t *testing.T) {
 		_, c := m.keptTwo(t)
 		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate})
 		m.congested(func() {
-			if _, err := m.Files.Open(t.Context(), q); !errors.Is(err, api.Unavailable) {
-				t.Errorf("nothing is taken: %v", err)
-			}
+			fails(t, errOf(m.Files.Open(t.Context(), q)), api.Unavailable, "nothing is taken")
 		})
 		m.refusesNothing(t)
 		m.operate(t, allow(9))
-		if _, err := m.Files.Open(t.Context(), q); err != nil {
-			t.Error(err)
-		}
+		report(t, errOf(m.Files.Open(t.Context(), q)))
 		c.open(t, "/ls/local/f", api.MustExist) // declares that the first is finished
-		if _, err := m.Files.Open(t.Context(), q); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("a finished request: %v", err)
-		}
+		fails(t, errOf(m.Files.Open(t.Context(), q)), api.InvalidArgument, "a finished request")
 		m.refusesNothing(t)
 	})
 }

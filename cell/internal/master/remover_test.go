@@ -57,9 +57,7 @@ func slowCache(t *testing.T, cached ...api.Name) {
 		if !m.coherence.registerReader(slow.who.Session, cached...) {
 			t.Fatal("the client cannot cache the nodes")
 		}
-		if err := m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}))
 		time.Sleep(time.Second)
 		if n := m.epoch.state().Tree.Counts().Nodes; n != 4+len(cached) {
 			t.Errorf("%d nodes are left after a second; want the root, /acl and its list, /d, and the %d in the client's cache", n, len(cached))
@@ -83,9 +81,7 @@ func TestRemovalIsMadeAgain(t *testing.T) {
 		l.pending = 0 // the proposer accepts nothing
 		refuse := func([]byte) { m.limit(l) }
 		m.wrote.Store(&refuse) // beginning with the end of the session
-		if err := m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}))
 		time.Sleep(time.Second)
 		if _, there := m.epoch.state().Tree.Get("/e"); !there {
 			t.Fatal("the node was removed although nothing could be committed")

@@ -18,12 +18,8 @@ func TestSpareThatComesTooLate(t *testing.T) {
 		c := m.client(t, 1)
 		founders := []raftfsm.Member{{ID: "r1", Raft: "h:1"}, {ID: "r2", Raft: "h:2"}, {ID: "r3", Raft: "h:3"}}
 		spare := &raftfsm.Member{ID: "s1", Raft: "h:9", Client: "h:8", Incarnation: "i", Phase: raftfsm.Standby}
-		if err := m.ChangeMembers(t.Context(), raftfsm.ChangeMembers{Mutation: c.mutation(), Founders: founders, Add: spare}); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.ChangeMembers(t.Context(), raftfsm.ChangeMembers{Mutation: c.mutation(), Remove: "r3"}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.ChangeMembers(t.Context(), raftfsm.ChangeMembers{Mutation: c.mutation(), Founders: founders, Add: spare}))
+		noErr(t, m.ChangeMembers(t.Context(), raftfsm.ChangeMembers{Mutation: c.mutation(), Remove: "r3"}))
 		synctest.Wait()
 		_ = lines.Take()
 		takes := raftfsm.SettleMember{ID: "s1", Phase: raftfsm.Standby, Replaces: "r2"}

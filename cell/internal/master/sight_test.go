@@ -32,10 +32,7 @@ func TestOwnQuotaBesideManyOthers(t *testing.T) {
 			in := m.Inspector.For("zoe")
 			found, pages := false, 0
 			for after := []byte(nil); ; pages++ {
-				p, err := in.ListQuotas(t.Context(), after, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := must(in.ListQuotas(t.Context(), after, 0))(t)
 				for _, one := range p.List {
 					found = found || one.Principal == "zoe"
 				}

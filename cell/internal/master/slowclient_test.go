@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,9 +21,7 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		late.open(t, "/ls/local/f", api.MustExist)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := <-author.write(ctx, f); !errors.Is(err, api.Unavailable) {
-			t.Fatal(err)
-		}
+		mustFail(t, <-author.write(ctx, f), api.Unavailable)
 		prompt.open(t, "/ls/local/f", api.MustExist)
 		time.Sleep(5 * time.Second)
 		wrote := author.write(t.Context(), f)
@@ -45,9 +42,7 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		}
 		late.acknowledge(t, late.hear(t))
 		prompt.acknowledge(t, prompt.hear(t))
-		if err := <-wrote; err != nil {
-			t.Error(err)
-		}
+		report(t, <-wrote)
 	})
 }
 
@@ -63,9 +58,7 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 				t.Fatal("it may not cache")
 			}
 		}
-		if err := m.Files.Close(t.Context(), owner.mutation(), e); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), owner.mutation(), e))
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		m.epoch.mu.Lock()

@@ -131,9 +131,7 @@ func with(t *testing.T, s *raftfsm.State, commands ...raftfsm.Command) []raftfsm
 	t.Helper()
 	results := s.Apply(s.Applied+1, 1, raftfsm.Entry{Epoch: 1, Commands: commands})
 	for _, r := range results {
-		if err := r.Answer.Err(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Answer.Err())
 	}
 	return results
 }
@@ -157,9 +155,7 @@ type soloClient struct {
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
 	t.Helper()
 	id, grant, err := s.Sessions.Create(t.Context(), *cachingSession(nonce).CreateSession)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
@@ -182,14 +178,11 @@ func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) Opene
 	t.Helper()
 	mutation := c.mutation()
 	create.Rights = namespace.ToRead | namespace.ToWrite
-	o, err := c.m.Files.Open(t.Context(), OpenRequest{
+	o := must(c.m.Files.Open(t.Context(), OpenRequest{
 		Mutation: mutation, Path: api.MustParsePath(path),
 		Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: create.Rights},
 		Create: create,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return o
 }
 
@@ -213,10 +206,7 @@ func (c *soloClient) heard() Receipt {
 // hear sends a KeepAlive and returns its events, without acknowledging them.
 func (c *soloClient) hear(t *testing.T) []*Event {
 	t.Helper()
-	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must(c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil))(t)
 	if g := reply.Grant; g != nil {
 		c.grant = g.Number
 	}

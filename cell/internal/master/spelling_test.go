@@ -40,24 +40,16 @@ func TestNamesAreCreatedInNFC(t *testing.T) {
 			t.Error("a transaction that was refused has done something")
 		}
 		asked := c.asked("/ls/local/x "+decomposed, raftfsm.Open{Create: api.MustExist})
-		if _, err := m.Files.Open(t.Context(), asked); !errors.Is(err, api.NotFound) {
-			t.Errorf("an Open of what has to be there: %v", err)
-		}
-		if n := m.handlesOf(c.who.Session); n != 1 {
-			t.Errorf("%d handles; the refused ones have left some", n)
-		}
+		fails(t, errOf(m.Files.Open(t.Context(), asked)), api.NotFound, "an Open of what has to be there")
+		equal(t, m.handlesOf(c.who.Session), 1, "%d handles; the refused ones have left some")
 
 		c.open(t, "/ls/local/"+composed, api.MustCreate)
 		c.open(t, "/ls/local/"+decomposed, api.MayCreate)
 		if _, err := commit(raftfsm.Operation{Name: "/" + decomposed, Create: api.MayCreate, Contents: []byte("x")}); err != nil {
 			t.Errorf("what was there cannot be written: %v", err)
 		}
-		if _, err := commit(raftfsm.Operation{Name: "/" + decomposed, Delete: true}); err != nil {
-			t.Errorf("what was there cannot be deleted: %v", err)
-		}
+		report(t, errOf(commit(raftfsm.Operation{Name: "/" + decomposed, Delete: true})), "what was there cannot be deleted")
 		_, err := m.Files.Open(t.Context(), c.asked("/ls/local/"+decomposed, raftfsm.Open{Create: api.MayCreate}))
-		if !errors.Is(err, api.InvalidPath) {
-			t.Errorf("it is created again: %v", err)
-		}
+		fails(t, err, api.InvalidPath, "it is created again")
 	})
 }

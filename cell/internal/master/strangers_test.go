@@ -59,13 +59,9 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 				by, release := c[2].mutation(), c[0].mutation()
 				m.together(t, func() { idle(m)[what](t, c[2], h[2], by) },
 					func() {
-						if err := m.Locks.Release(t.Context(), release, h[0], held.Generation); err != nil {
-							t.Error(err)
-						}
+						report(t, m.Locks.Release(t.Context(), release, h[0], held.Generation))
 					})
-				if a := answered(t, waits); a.err != nil {
-					t.Error(a.err)
-				}
+				report(t, answered(t, waits).err)
 				if told := c[1].vacated(); len(told) > 0 {
 					t.Errorf("the lock was never vacant, and there are events with tokens %v", told)
 				}
@@ -90,17 +86,13 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 			held := c[0].try(t, h[0], api.Exclusive)
 			waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 			time.Sleep(time.Duration(round)*time.Millisecond + 500*time.Microsecond)
-			if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], held.Generation); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], held.Generation))
 			time.Sleep(5 * time.Second)
 			if stillAsks(waits) {
 				t.Fatalf("it waits in vain; the lock is held by %v", m.holders())
 			}
 			got := <-waits
-			if err := m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation))
 		}
 		asked.Store(true)
 		synctest.Wait()

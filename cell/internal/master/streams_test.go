@@ -22,17 +22,11 @@ func TestEveryStreamStandsForItsRequest(t *testing.T) {
 		late, stop := context.WithCancel(t.Context())
 		given := c[1].wait(late, h[1], claim)
 		stop()
-		if a := answered(t, given); !errors.Is(a.err, api.Uncertain) {
-			t.Fatal(a.err)
-		}
+		mustFail(t, answered(t, given).err, api.Uncertain)
 		next := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
 		time.Sleep(time.Minute) // longer than the place of an absent waiter is kept
-		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
-			t.Fatal(err)
-		}
-		if a := answered(t, waits); a.err != nil {
-			t.Error(a.err)
-		}
+		noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation))
+		report(t, answered(t, waits).err)
 		select {
 		case a := <-next:
 			t.Errorf("a later request: %v", a.err)
@@ -62,17 +56,13 @@ func TestRefusedCopyOfClose(t *testing.T) {
 		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
 		m.congested(func() {
-			if err := m.Files.Close(t.Context(), closing, h[1]); !errors.Is(err, api.Unavailable) {
-				t.Error(err)
-			}
+			fails(t, m.Files.Close(t.Context(), closing, h[1]), api.Unavailable)
 		})
 		go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
 		synctest.Wait()
 		close(leave)
 		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			report(t, <-done)
 		}
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
@@ -96,16 +86,12 @@ func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 			defer m.epoch.proposer.mu.Unlock()
 			m.epoch.proposer.closed = api.Errorf(api.Unavailable, "too much waits") // for the refusal, at first
 		}
-		if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), closing, h[1]))
 		if !stillAsks(waits) {
 			t.Error("it got a refusal that is not in the log")
 		}
 		m.congested(func() {}) // from now on there is room
-		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) {
-			t.Error(a.err)
-		}
+		fails(t, answered(t, waits).err, api.HandleClosed)
 		if !m.Master.epoch.isAnswered(claim.Mutation) {
 			t.Error("the log knows nothing of the refusal")
 		}

@@ -54,12 +54,8 @@ func TestHandOverIsOfOneNode(t *testing.T) {
 		waits := c[1].wait(t.Context(), young, c[1].claim(young, api.Shared))
 		var gone <-chan lockAnswer
 		m.congested(func() { gone = c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Shared)) })
-		if err := m.Locks.Release(t.Context(), c[2].mutation(), holder, held.Generation); err != nil {
-			t.Fatal(err)
-		}
-		if a := answered(t, waits); a.err != nil {
-			t.Error(a.err)
-		}
+		noErr(t, m.Locks.Release(t.Context(), c[2].mutation(), holder, held.Generation))
+		report(t, answered(t, waits).err)
 		if a := answered(t, gone); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) != 1 {
 			t.Errorf("%v; the lock is held by %v", a.err, m.holders())
 		}

@@ -21,9 +21,7 @@ func TestTxnForgetsCopiesOfWhatItDeletes(t *testing.T) {
 		}
 		commit := func(o ...raftfsm.Operation) {
 			t.Helper()
-			if _, err := m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: author.mutation(), Operations: o}); err != nil {
-				t.Fatal(err)
-			}
+			must(m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: author.mutation(), Operations: o}))(t)
 		}
 		commit(raftfsm.Operation{Name: "/a", Delete: true}, raftfsm.Operation{Name: "/b", Create: api.MayCreate, Contents: []byte("x")})
 		m.epoch.mu.Lock()

@@ -153,16 +153,12 @@ func TestReopening(t *testing.T) {
 	}
 	c.opened(node(4, 2))
 	c.opened(node(3, 1))
-	if n := c.sum(actionReopen); n != 2 {
-		t.Errorf("two files that have not: %d count as opened again", n)
-	}
+	equal(t, c.sum(actionReopen), 2, "two files that have not: %d count as opened again")
 	directory := node(9, 1)
 	directory.Kind = api.Directory
 	c.opened(directory)
 	c.opened(directory)
-	if n := c.sum(actionReopen); n != 2 {
-		t.Errorf("a directory, which may have other children: %d count as opened again", n)
-	}
+	equal(t, c.sum(actionReopen), 2, "a directory, which may have other children: %d count as opened again")
 }
 
 // Of the sessions that end, those count that were closed at once, or that nobody closed, soon after they were created.
@@ -201,9 +197,7 @@ func TestSessionsThatEndSoon(t *testing.T) {
 	for i := range 2 * bound {
 		all.sessionEnded(fmt.Sprint(i), all.begin(0, true), api.ByClose, 1)
 	}
-	if n := all.ofPrincipal.Len(); n != bound {
-		t.Errorf("%d principals are remembered, want %d", n, bound)
-	}
+	equal(t, all.ofPrincipal.Len(), bound, "%d principals are remembered")
 }
 
 // A turn is unfenced if the holder says so last, and it took the lock without a lock-delay, and alone.

@@ -33,9 +33,7 @@ func (c *soloClient) watchLock(t *testing.T, path string) {
 	t.Helper()
 	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead})
 	r.Handle.Events = EventSet(0).With(api.EventLockVacant)
-	if _, err := c.m.Files.Open(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must(c.m.Files.Open(t.Context(), r))(t)
 }
 
 // There is one event that a lock is vacant: when the last of its shared holders has released it,
@@ -131,20 +129,12 @@ func TestVacancyUnderADelayIsTold(t *testing.T) {
 		c[2].watchLock(t, "/ls/local/f")
 		claim := c[0].claim(h[0], api.Shared)
 		claim.Delay = 30 * time.Second
-		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h[0])); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h[0])))(t)
 		got := c[1].try(t, h[1], api.Shared)
-		if err := m.Sessions.Expire(t.Context(), c[0].who.Session); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Sessions.Expire(t.Context(), c[0].who.Session))
 		time.Sleep(time.Second)
-		if n := c[2].vacancies(); n != 0 {
-			t.Errorf("told %d times while one holds it", n)
-		}
-		if err := m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation); err != nil {
-			t.Fatal(err)
-		}
+		equal(t, c[2].vacancies(), 0, "told %d times while one holds it")
+		noErr(t, m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation))
 		for _, later := range []time.Duration{time.Second, time.Minute} { // once, and not again when the delay has ended
 			time.Sleep(later)
 			if n := c[2].vacancies(); n != 1 || len(m.holders()) > 0 {
@@ -166,9 +156,7 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 			h := failing.open(t, path, api.MayCreate).Handle
 			claim := failing.claim(h, api.Shared)
 			claim.Delay = time.Minute
-			if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h)); err != nil {
-				t.Fatal(err)
-			}
+			must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
 			if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: breaking.mutation(), Lock: h.Node, Why: "so that others wait"}); err != nil {
 				t.Fatal(err)
 			}
@@ -176,9 +164,7 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 			waits = append(waits, reading.wait(t.Context(), mine, reading.claim(mine, api.Shared)))
 		}
 		m.locked(func() { m.tables.queues.claims = 1 }) // there is room for the waiters of one lock
-		if err := m.Sessions.Expire(t.Context(), failing.who.Session); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Sessions.Expire(t.Context(), failing.who.Session))
 		time.Sleep(time.Second)
 		for i, wait := range waits {
 			if stillAsks(wait) {

@@ -32,9 +32,7 @@ func TestSettledRequestIsAnsweredLater(t *testing.T) {
 		if a := answered(t, again); a.err != nil || a.Generation != first.Generation {
 			t.Errorf("%v, token %d, was %d", a.err, a.Generation, first.Generation)
 		}
-		if a := answered(t, twice); !errors.Is(a.err, api.LockHeld) {
-			t.Errorf("a second request through the handle that holds the lock: %v", a.err)
-		}
+		fails(t, answered(t, twice).err, api.LockHeld, "a second request through the handle that holds the lock")
 	})
 }
 
@@ -67,12 +65,8 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 		}()
 		synctest.Wait()
 		close(leave)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
-		if err := <-tried; !errors.Is(err, api.HandleClosed) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		report(t, <-closed)
+		fails(t, <-tried, api.HandleClosed, "TryAcquire")
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("Acquire: %v; the lock is held by %v", a.err, m.holders())
 		}
@@ -90,9 +84,7 @@ func TestClosingHandleIsNotAskedAbout(t *testing.T) {
 		closing := c[0].mutation()
 		closing.Outstanding = []api.RequestNumber{second.Mutation.Number, closing.Number}
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
-		if closed != nil {
-			t.Error(closed)
-		}
+		report(t, closed)
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
@@ -108,16 +100,10 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 		closing := c[0].mutation()
 		finishing := c[0].mutation()
 		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // without the number of the Close
-		if _, err := m.Locks.Cancel(t.Context(), finishing); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Locks.Cancel(t.Context(), finishing))(t)
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
-		if !errors.Is(closed, api.InvalidArgument) {
-			t.Error(closed)
-		}
-		if a := answered(t, waits); !errors.Is(a.err, api.LockHeld) {
-			t.Errorf("the waiter: %v", a.err)
-		}
+		fails(t, closed, api.InvalidArgument)
+		fails(t, answered(t, waits).err, api.LockHeld, "the waiter")
 	})
 }
 
@@ -168,9 +154,7 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 				return // a hold of the proposer, for example, which cannot wait for itself
 			}
 			if between.CompareAndSwap(true, false) {
-				if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
-					t.Error(err)
-				}
+				report(t, m.Files.Close(t.Context(), closing, h[1]))
 			}
 		}
 		m.epoch.mu.Unlock()
@@ -196,9 +180,7 @@ func TestLockIsLostOnce(t *testing.T) {
 			take()
 		}
 		holder.acknowledge(t, events)
-		if a := answered(t, waits); a.err != nil {
-			t.Error(a.err)
-		}
+		report(t, answered(t, waits).err)
 		if n := len(events); n != 1 || events[0].Kind != api.EventLockLost {
 			t.Errorf("the holder got the events %v", events)
 		}
