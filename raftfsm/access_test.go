@@ -18,23 +18,15 @@ func TestRestoreAccess(t *testing.T) {
 		c.state.Counter++
 		return api.Generation(c.state.Counter)
 	}
-	if _, err := tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tree.Create("/data", namespace.Spec{Kind: api.File}, next()); err != nil {
-		t.Fatal(err)
-	}
+	must(tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next()))(t)
+	must(tree.Create("/data", namespace.Spec{Kind: api.File}, next()))(t)
 	closed := api.ACL{Read: "ops", Write: "ops", Change: "ops"}
 	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
 		n, _ := tree.Get(name)
-		if _, err := tree.SetACL(n.Ref(), closed, nil, next); err != nil {
-			t.Fatal(err)
-		}
+		must(tree.SetACL(n.Ref(), closed, nil, next))(t)
 	}
 	everyone, _ := tree.Get("/acl/everyone")
-	if _, err := tree.SetContents(everyone.Ref(), namespace.Write{}, next); err != nil {
-		t.Fatal(err)
-	}
+	must(tree.SetContents(everyone.Ref(), namespace.Write{}, next))(t)
 	may := func(name api.Name) bool {
 		n, _ := c.state.Tree.Get(name)
 		return c.state.Tree.Permit(n, "anonymous", namespace.ToRead|namespace.ToWrite|namespace.ToChange) == nil
@@ -46,9 +38,7 @@ func TestRestoreAccess(t *testing.T) {
 		results := c.state.Apply(c.index, c.term, raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{
 			NewEpoch: &raftfsm.NewEpoch{Cell: c.state.Cell, CellID: c.state.CellID, Secret: make([]byte, 32), Level: raftfsm.MaxLevel, RestoreAccess: restore},
 		}}})
-		if err := results[0].Answer.Err(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, results[0].Answer.Err())
 	}
 	begin(false)
 	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
@@ -65,9 +55,7 @@ func TestRestoreAccess(t *testing.T) {
 	if n, _ := c.state.Tree.Get("/acl/ops"); string(n.Contents) != "alice\n" {
 		t.Errorf("the list ops is %q", n.Contents)
 	}
-	if err := c.state.Check(); err != nil {
-		t.Error(err)
-	}
+	report(t, c.state.Check())
 }
 
 // A directory cannot take the name of a list, nor can a file take the name of the directory of
@@ -92,9 +80,7 @@ func TestListsKeepTheirPlace(t *testing.T) {
 	c.want(create("/acl/everyone", api.File, true), api.InvalidArgument)
 	c.want(create("/acl/other", 0, true), api.InvalidArgument)
 	n, _ := c.state.Tree.Get("/acl")
-	if err := c.state.Tree.Delete(n.Ref(), namespace.Owner{Session: id}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.state.Tree.Delete(n.Ref(), namespace.Owner{Session: id}))
 	for _, one := range []struct {
 		kind      api.Kind
 		ephemeral bool

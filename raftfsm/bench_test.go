@@ -166,14 +166,9 @@ func (c *benchCell) acquireAll() raftfsm.Entry {
 func BenchmarkDecodeEntry(b *testing.B) {
 	c := newBenchCell(b, 64)
 	entry := c.acquireAll()
-	data, err := entry.Encode()
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must(entry.Encode())(b)
 	c.measure(b, len(entry.Commands), func() {
-		if _, err := raftfsm.DecodeEntry(data); err != nil {
-			b.Fatal(err)
-		}
+		must(raftfsm.DecodeEntry(data))(b)
 	})
 }
 
@@ -182,8 +177,6 @@ func BenchmarkEncodeEntry(b *testing.B) {
 	c := newBenchCell(b, 64)
 	entry := c.acquireAll()
 	c.measure(b, len(entry.Commands), func() {
-		if _, err := entry.Encode(); err != nil {
-			b.Fatal(err)
-		}
+		must(entry.Encode())(b)
 	})
 }

@@ -28,9 +28,7 @@ func TestCancelsOfUnknownCauses(t *testing.T) {
 	} {
 		cancel := raftfsm.Command{Cancel: &raftfsm.Cancel{Refusal: test.because}}
 		entry, err := raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{cancel, cancel}}.Encode()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		noErr(t, err, name)
 		_, err = raftfsm.DecodeEntry(entry)
 		if (err == nil) != test.ok || !test.ok && !errors.Is(err, api.Corrupt) || errors.Is(err, raftfsm.ErrNewer) != test.newer {
 			t.Errorf("%s: DecodeEntry returns %v; may be read: %v, newer: %v", name, err, test.ok, test.newer)

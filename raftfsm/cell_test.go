@@ -45,14 +45,8 @@ func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 	c.t.Helper()
 	c.index++
 	entry := raftfsm.Entry{Epoch: api.Epoch(epoch), Wall: int64(c.index), Commands: []raftfsm.Command{command}}
-	data, err := entry.Encode()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	decoded, err := raftfsm.DecodeEntry(data)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	data := must(entry.Encode())(c.t)
+	decoded := must(raftfsm.DecodeEntry(data))(c.t)
 	results := c.state.Apply(c.index, c.term, decoded)
 	if err := c.state.Check(); err != nil {
 		c.t.Fatalf("after entry %d: %v", c.index, err)

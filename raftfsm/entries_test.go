@@ -15,19 +15,14 @@ func TestEntriesOfManyCommands(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	p := newPair()
-	if err := p.run(randomSteps(seed, 0, 2_000)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.run(randomSteps(seed, 0, 2_000)))
 	together, alone := raftfsm.NewState(), raftfsm.NewState()
 	r := rand.New(rand.NewPCG(seed, 1))
 	for i := 0; i < len(p.log); {
 		var entry raftfsm.Entry
 		term := p.terms[i]
 		for n := 1 + r.IntN(20); n > 0 && i < len(p.log) && p.terms[i] == term; n-- {
-			one, err := raftfsm.DecodeEntry(p.log[i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			one := must(raftfsm.DecodeEntry(p.log[i]))(t)
 			if len(entry.Commands) > 0 && one.Epoch != entry.Epoch {
 				break
 			}
@@ -55,15 +50,9 @@ func TestNothingKeepsTheMemoryOfAnEntry(t *testing.T) {
 	p := populated(t, rand.Uint64(), 1_000)
 	kept, replica := raftfsm.NewState(), raftfsm.NewState()
 	for i, data := range p.log {
-		want, err := kept.ApplyData(uint64(i+1), p.terms[i], data, maxTestLevel)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(kept.ApplyData(uint64(i+1), p.terms[i], data, maxTestLevel))(t)
 		used := bytes.Clone(data)
-		got, err := replica.ApplyData(uint64(i+1), p.terms[i], used, maxTestLevel)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must(replica.ApplyData(uint64(i+1), p.terms[i], used, maxTestLevel))(t)
 		for at := range used {
 			used[at] = '?'
 		}

@@ -19,9 +19,7 @@ import (
 func checkCodecs(t *testing.T, e raftfsm.Entry) {
 	t.Helper()
 	slow, err := raftfsm.EncodeSlow(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	slow = append([]byte{1}, slow...)
 	fast, err := e.Encode()
 	if err != nil || !bytes.Equal(fast, slow) {
@@ -50,14 +48,8 @@ func checkCodecs(t *testing.T, e raftfsm.Entry) {
 func TestFastCodec(t *testing.T) {
 	p := populated(t, rand.Uint64(), 2_000)
 	for i, data := range p.log {
-		e, err := raftfsm.DecodeSlow(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		more, err := raftfsm.DecodeSlow(p.log[i*7%len(p.log)])
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(raftfsm.DecodeSlow(data))(t)
+		more := must(raftfsm.DecodeSlow(p.log[i*7%len(p.log)]))(t)
 		e.Commands = append(e.Commands, more.Commands...)
 		checkCodecs(t, e)
 	}
@@ -136,9 +128,7 @@ func TestFastDecodeOfDamage(t *testing.T) {
 func TestNumbersFitTheirTypes(t *testing.T) {
 	claims := []raftfsm.Claim{{Mode: 200}}
 	data, err := raftfsm.Entry{Commands: []raftfsm.Command{{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Claims: claims}}}}}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	larger := bytes.Replace(data, []byte{3, 0x18, 200}, []byte{3, 0x19, 1, 200}, 1)
 	if _, err := raftfsm.DecodeEntry(data); err != nil || bytes.Equal(data, larger) {
 		t.Fatalf("%x: %v", data, err)

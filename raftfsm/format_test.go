@@ -14,14 +14,9 @@ import (
 // distinguished from damaged ones.
 func TestFormatsOfOtherVersions(t *testing.T) {
 	c := newCell(t)
-	entry, err := raftfsm.Entry{Epoch: 1, Wall: 1}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entry := must(raftfsm.Entry{Epoch: 1, Wall: 1}.Encode())(t)
 	var b bytes.Buffer
-	if _, err := c.state.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&b))(t)
 	rest, ok := strings.CutPrefix(b.String(), "chubby snapshot 2\n")
 	if !ok || entry[0] != 1 {
 		t.Fatalf("an entry begins with %d, a snapshot with %.20q: formats of released versions must be readable", entry[0], b.String())

@@ -47,9 +47,7 @@ func TestGenerationOutlivesTheNode(t *testing.T) {
 func TestUnknownLevelIsRefused(t *testing.T) {
 	newer := func(term uint64) []byte {
 		data, err := raftfsm.Entry{Epoch: api.Epoch(term), Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel + 1}}}}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return data
 	}
 	empty := raftfsm.NewState()
@@ -61,21 +59,14 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 		t.Errorf("a new cell is at level %d: %v", c.state.Level, err)
 	}
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
-	restored, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
+	restored := must(raftfsm.ReadState(&snapshot, raftfsm.MaxLevel))(t)
 	if _, err := restored.ApplyData(c.index+1, c.term+1, newer(c.term+1), raftfsm.MaxLevel); err != nil || restored.Level != raftfsm.MaxLevel {
 		t.Errorf("a newer master: %v, and the cell is at level %d", err, restored.Level)
 	}
 	state := raftfsm.NewState()
 	state.Level = raftfsm.MaxLevel + 1
-	if _, err := state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(state.WriteTo(&snapshot))(t)
 	if _, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("a snapshot of a later level: %v", err)
 	}
@@ -84,10 +75,7 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 // The list at MaxLevel says of each level what it brought: so nobody raises the level for two
 // things that are released apart, and an operator can be told what an upgrade is for.
 func TestLevelsAreListed(t *testing.T) {
-	source, err := os.ReadFile("level.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile("level.go"))(t)
 	for level := 1; level <= raftfsm.MaxLevel; level++ {
 		if line := regexp.MustCompile(fmt.Sprintf(`(?m)^//\t%d  \w`, level)); !line.Match(source) {
 			t.Errorf("the list at MaxLevel, in level.go, has no line for level %d: say what it brings", level)
@@ -109,9 +97,7 @@ func TestRaiseLevel(t *testing.T) {
 	c.want(raise(a, next), api.OK)
 	c.want(raise(a, next), api.InvalidArgument)
 	c.elect()
-	if c.state.Level != next {
-		t.Errorf("level %d after it was raised and a master was elected; want %d", c.state.Level, next)
-	}
+	equal(t, c.state.Level, next, "level %d after it was raised and a master was elected")
 	closed := c.session("b")
 	root, _ := c.state.Tree.Get("")
 	c.file(a, "/acl/nobody")
@@ -119,9 +105,7 @@ func TestRaiseLevel(t *testing.T) {
 	c.want(raise(closed, next+1), api.PermissionDenied)
 
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
 	whole := snapshot.Bytes()
 	if again, err := raftfsm.ReadState(bytes.NewReader(whole), next); err != nil || again.Level != next {
 		t.Errorf("a snapshot of level %d is read as one of %d: %v", next, again.Level, err)
@@ -142,9 +126,7 @@ func TestOlderReplicaStopsAtTheLevel(t *testing.T) {
 		refused bool
 	}{{c.term - 1, true}, {c.term, false}} {
 		data, err := raftfsm.Entry{Epoch: api.Epoch(one.epoch), Commands: []raftfsm.Command{raise}}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		old := c.state
 		results, err := old.ApplyData(c.index+1, c.term, data, raftfsm.MaxLevel)
 		switch {
@@ -202,9 +184,7 @@ func TestModifiedFromLevelTwo(t *testing.T) {
 
 // What was granted below the level of proofs is known by its generation, also after a snapshot; a cell that begins with proofs has no such grant.
 func TestProofsFromLevelThree(t *testing.T) {
-	if c := newCell(t); c.state.Unproved != 0 {
-		t.Errorf("a new cell has granted up to %d without proofs", c.state.Unproved)
-	}
+	equal(t, newCell(t).state.Unproved, 0, "a new cell has granted up to %d without proofs")
 	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
 	c.want(c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}), api.OK)
 	a := c.session("a")
@@ -224,9 +204,7 @@ func TestProofsFromLevelThree(t *testing.T) {
 	c.file(a, "/other")
 	raise(4)
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
 	read, err := raftfsm.ReadState(&snapshot, 4)
 	if err != nil || read.Unproved != was {
 		t.Errorf("after a snapshot it is %d, and was %d: %v", read.Unproved, was, err)

@@ -57,9 +57,7 @@ func (c changingCell) are(want string) {
 	for _, m := range c.state.Roster.Members {
 		list = append(list, m.ID+" "+m.Phase.String())
 	}
-	if got := strings.Join(list, ", "); got != want {
-		c.t.Errorf("%s; want %s", got, want)
-	}
+	equal(c.t, strings.Join(list, ", "), want, "%s")
 }
 
 // Spares stand by until each takes the place of a replica, one change at a time; one that was removed never joins.
@@ -173,9 +171,7 @@ func TestMembers(t *testing.T) {
 	c.are("r1 left, r2 left, r3 left, r4 member, r5 left")
 
 	var b bytes.Buffer
-	if _, err := c.state.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&b))(t)
 	read, err := raftfsm.ReadState(&b, raftfsm.MaxLevel)
 	if err != nil || fmt.Sprint(read.Roster) != fmt.Sprint(c.state.Roster) {
 		t.Errorf("%+v after a snapshot, %v; before %+v", read.Roster, err, c.state.Roster)

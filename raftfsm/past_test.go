@@ -257,13 +257,8 @@ func TestForgettingGoesOnFromASnapshot(t *testing.T) {
 		}
 	}
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
-	other, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
+	other := must(raftfsm.ReadState(&snapshot, raftfsm.MaxLevel))(t)
 	raftfsm.BoundPast(&other, 10)
 	for i := range 5 {
 		h := &api.Holding{Session: 1, Mode: api.Exclusive, Generation: api.Generation(c.state.Counter), Until: api.Generation(c.state.Counter), End: api.ByClose}
@@ -318,9 +313,7 @@ func TestHoldingsThatCannotBe(t *testing.T) {
 			raftfsm.AddPast(&c.state, at, one)
 		}
 		var snapshot bytes.Buffer
-		if _, err := c.state.WriteTo(&snapshot); err != nil {
-			t.Fatal(err)
-		}
+		must(c.state.WriteTo(&snapshot))(t)
 		if _, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt {
 			t.Errorf("%s: it is read: %v", name, err)
 		}
@@ -338,7 +331,5 @@ func TestBackupsHaveNoHistory(t *testing.T) {
 	if got := backup.Ended(n); len(got) != 0 || len(c.ended("/f")) != 1 {
 		t.Errorf("the backup has %+v, and the cell %+v", got, c.ended("/f"))
 	}
-	if err := backup.Check(); err != nil {
-		t.Error(err)
-	}
+	report(t, backup.Check())
 }

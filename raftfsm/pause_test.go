@@ -22,9 +22,7 @@ func largeState(tb testing.TB, files int) (*raftfsm.State, api.SessionID) {
 		dir := api.Name(fmt.Sprintf("/dir-%04d", i/1_000))
 		if i%1_000 == 0 {
 			s.Counter++
-			if _, err := s.Tree.Create(dir, namespace.Spec{Kind: api.Directory}, api.Generation(s.Counter)); err != nil {
-				tb.Fatal(err)
-			}
+			must(s.Tree.Create(dir, namespace.Spec{Kind: api.Directory}, api.Generation(s.Counter)))(tb)
 		}
 		s.Counter++
 		if _, err := s.Tree.Create(dir+api.Name(fmt.Sprintf("/file-%03d", i%1_000)), namespace.Spec{Kind: api.File}, api.Generation(s.Counter)); err != nil {

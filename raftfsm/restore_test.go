@@ -27,13 +27,8 @@ func (c *restoring) step(by api.SessionID, step raftfsm.Restore, want api.Code) 
 		c.t.Fatalf("%+v: %v, want %v", step, r.Err(), want)
 	}
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		c.t.Fatal(err)
-	}
-	read, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(c.t)
+	read := must(raftfsm.ReadState(&snapshot, raftfsm.MaxLevel))(c.t)
 	c.state = read
 	return r
 }
@@ -122,9 +117,7 @@ func TestRestoreSteps(t *testing.T) {
 		t.Error("what the cell had is still there")
 	}
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
 	read, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
 	if err != nil || read.Restored == nil || *read.Restored != *c.state.Restored || read.Restored.Source != sourceOfTests || read.Restored.Counter != c.state.Counter {
 		t.Errorf("from a snapshot: %+v, %v", read.Restored, err)

@@ -23,9 +23,7 @@ func TestRefusalThatIsNotFinal(t *testing.T) {
 	if r := c.applyIn(old, write); !errors.As(r.Err(), &e) || e.Code != api.StaleEpoch || e.Final {
 		t.Errorf("a write of an earlier epoch: %v, final", r.Err())
 	}
-	if r := c.apply(write); r.Err() != nil {
-		t.Errorf("sent again: %v", r.Err())
-	}
+	report(t, c.apply(write).Err(), "sent again")
 	release := raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(id), Lock: lock, Handle: h, Generation: 1}}
 	if r := c.apply(release); !errors.As(r.Err(), &e) || e.Code != api.NotHeld || !e.Final {
 		t.Errorf("the release of a lock that is not held: %v, not final", r.Err())

@@ -93,9 +93,7 @@ func TestUnmetPreconditionIsKept(t *testing.T) {
 	if r := c.acquire(lock, claim)[0]; r.Answer.Code() != api.OK {
 		t.Fatal(r.Answer.Err())
 	}
-	if err := c.state.CheckPrecondition(early.SetContents.Preconditions[0]); err != nil {
-		t.Fatalf("the precondition should be met by now: %v", err)
-	}
+	noErr(t, c.state.CheckPrecondition(early.SetContents.Preconditions[0]), "the precondition should be met by now")
 	c.want(c.apply(early), api.BadSequencer)
 	if n, _ := c.state.Tree.Get("/file"); n.Content != written.Stat.Content {
 		t.Errorf("written again, as generation %d, not only as %d", n.Content, written.Stat.Content)
@@ -119,9 +117,7 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 		t.Errorf("the retry of a revoked grant: %+v", again)
 	}
 	condition := raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
-	if err := c.state.CheckPrecondition(condition); api.CodeOf(err) != api.BadSequencer {
-		t.Errorf("the sequencer of a revoked lock: %v", err)
-	}
+	fails(t, c.state.CheckPrecondition(condition), api.BadSequencer, "the sequencer of a revoked lock")
 	_, hb := c.file(b, "/lock")
 	next := c.claim(b, hb)
 	if r := c.acquire(lock, next)[0]; !r.Pending {
@@ -231,9 +227,7 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 	top := *root
 	top.Children++
 	for _, n := range []*namespace.Node{&top, &acls, &node, &everyone} {
-		if err := read.Restore(n); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, read.Restore(n))
 	}
 	c.state.Tree = read
 	try := c.claim(a, 50_000)
@@ -260,9 +254,7 @@ func TestSnapshotSaysNothingTwice(t *testing.T) {
 		c.want(c.apply(raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(a), Principal: principal, Quota: api.Quota{Nodes: 5}}}), api.OK)
 	}
 	var b bytes.Buffer
-	if _, err := c.state.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&b))(t)
 	title, records := split(b.Bytes())
 	if again := join(title, records); !bytes.Equal(again, b.Bytes()) {
 		t.Fatal("the test does not know the form of a snapshot")

@@ -239,17 +239,12 @@ func TestSameLogSameState(t *testing.T) {
 		c := newCell(t)
 		var log [][]byte
 		write := func(e raftfsm.Entry) {
-			data, err := e.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must(e.Encode())(t)
 			log = append(log, data)
 		}
 		apply := func(s *raftfsm.State, from, to int) {
 			for i := from; i < to; i++ {
-				if _, err := s.ApplyData(uint64(i+1), 2, log[i], raftfsm.MaxLevel); err != nil {
-					t.Fatal(err)
-				}
+				must(s.ApplyData(uint64(i+1), 2, log[i], raftfsm.MaxLevel))(t)
 			}
 		}
 		write(raftfsm.Entry{Epoch: 2, Wall: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{
@@ -265,9 +260,7 @@ func TestSameLogSameState(t *testing.T) {
 		apply(&whole, 0, half)
 		snapshot := whole
 		var before, after bytes.Buffer
-		if _, err := snapshot.WriteTo(&before); err != nil {
-			t.Fatal(err)
-		}
+		must(snapshot.WriteTo(&before))(t)
 		apply(&whole, half, len(log))
 		if _, err := snapshot.WriteTo(&after); err != nil || !bytes.Equal(before.Bytes(), after.Bytes()) {
 			t.Fatalf("seed %d: a snapshot has changed (%v)", seed, err)
@@ -289,9 +282,6 @@ func TestSameLogSameState(t *testing.T) {
 
 func hash(t testing.TB, s raftfsm.State) string {
 	t.Helper()
-	h, err := s.Hash()
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must(s.Hash())(t)
 	return h
 }

@@ -87,9 +87,7 @@ func TestTxnIsAnsweredFromASnapshot(t *testing.T) {
 		first := c.apply(command)
 		c.want(first, want)
 		var snapshot bytes.Buffer
-		if _, err := c.state.WriteTo(&snapshot); err != nil {
-			t.Fatal(err)
-		}
+		must(c.state.WriteTo(&snapshot))(t)
 		var err error
 		if c.state, err = raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); err != nil {
 			t.Fatal(err)
