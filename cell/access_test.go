@@ -30,21 +30,14 @@ func TestRestoreAccess(t *testing.T) {
 			synctest.Wait()
 			lines := 0
 			for _, id := range []string{"r1", "r2", "r3"} {
-				data, err := os.ReadFile(filepath.Join(audits, id))
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := must(os.ReadFile(filepath.Join(audits, id)))(t)
 				lines += strings.Count(string(data), `"event":"act","call":"RestoreAccess","on":"/ls/local","reason":"it was started with --restore-access","code":"OK"`)
 			}
-			if lines != want {
-				t.Errorf("%d restores of the access are in the audit logs, want %d", lines, want)
-			}
+			equal(t, lines, want, "%d restores of the access are in the audit logs")
 		}
 		open := func() error {
 			k, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer func() { _ = k.Close(t.Context()) }()
 			h, err := k.Open(t.Context(), "/ls/local/acl/everyone", client.OpenOptions{Write: true, Create: client.File})
 			if err == nil {
@@ -65,20 +58,14 @@ func TestRestoreAccess(t *testing.T) {
 			c.Master()
 		}
 		restart(false)
-		if err := open(); api.CodeOf(err) != api.PermissionDenied {
-			t.Fatalf("before RestoreAccess: %v", err)
-		}
+		mustFail(t, open(), api.PermissionDenied, "before RestoreAccess")
 		recorded(0)
 		restart(true)
 		recorded(1)
-		if err := open(); err != nil {
-			t.Errorf("after a start with RestoreAccess: %v", err)
-		}
+		report(t, open(), "after a start with RestoreAccess")
 		time.Sleep(2 * time.Minute)
 		c.Transfer()
-		if err := open(); api.CodeOf(err) != api.PermissionDenied {
-			t.Errorf("RestoreAccess of an old start still has an effect: %v", err)
-		}
+		fails(t, open(), api.PermissionDenied, "RestoreAccess of an old start still has an effect")
 		recorded(1)
 	})
 }

@@ -30,9 +30,7 @@ func isUsable(t *testing.T, ctx context.Context, c *celltest.Cell, within time.D
 		if err != nil {
 			t.Fatalf("nobody has a session after %v: %v", within, err)
 		}
-		if err := acquire(t, ctx, open(t, ctx, next, "/ls/local/usable", 0)).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, acquire(t, ctx, open(t, ctx, next, "/ls/local/usable", 0)).Release(ctx))
 		_, err = client.Restore(ctx, next, sourceOf(takeBackup(t, ctx, next)), nil)
 		_ = next.Close(ctx)
 		if err == nil {
@@ -128,9 +126,7 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
 		other := dial(t, ctx, c, "other", client.Config{Lease: time.Minute})
 		looker := other.Cell()
-		if err := client.GiveUpRestore(ctx, looker); !errors.Is(err, api.NotFound) {
-			t.Error("there is none:", err)
-		}
+		fails(t, client.GiveUpRestore(ctx, looker), api.NotFound, "there is none")
 		source := sourceOf(takeBackup(t, ctx, author))
 		stuck, leave := make(chan struct{}), make(chan struct{})
 		ended := make(chan error, 1)
@@ -155,9 +151,7 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 		if act := now.Acts[0]; act.Kind != "restore" || act.Principal != "anonymous" || act.Session != author.Session() || !act.Sealed || act.SinceUnix == 0 {
 			t.Errorf("%+v", act)
 		}
-		if err := client.GiveUpRestore(ctx, looker); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.GiveUpRestore(ctx, looker))
 		close(leave)
 		if err := <-ended; !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "given up") {
 			t.Error("its author hears:", err)
@@ -237,9 +231,7 @@ func TestRemovalIsTakenBackByAnother(t *testing.T) {
 		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
 		others := othersThan(c.Master(), 3)
 		leaving, dead := others[0], others[1]
-		if err := client.ChangeMembers(ctx, author, client.MemberChange{Remove: leaving}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, author, client.MemberChange{Remove: leaving}, nil))
 		c.Kill(dead) // before the master looks again
 		c.Cut("author")
 		time.Sleep(10 * time.Second)
@@ -258,9 +250,7 @@ func TestRemovalIsTakenBackByAnother(t *testing.T) {
 		}
 		wait, cancel = context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		if err := client.ChangeMembers(wait, by, client.MemberChange{Keep: leaving}, func([]client.Member) {}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Keep: leaving}, func([]client.Member) {}))
 		replace(t, ctx, c, by, dead, "r4")
 		c.FailOver()
 		open(t, ctx, by, "/ls/local/after", 0) // what stayed has its vote
@@ -285,9 +275,7 @@ func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
 		}
 		wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		if err := client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}))
 		replace(t, ctx, c, by, othersThan(c.Master(), 3)[0], "r5")
 		c.Heal("r4")
 		<-joined

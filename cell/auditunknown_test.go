@@ -23,16 +23,12 @@ type caller struct {
 func callerAs(t *testing.T, ctx context.Context, c *celltest.Cell, principal string) *caller {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(c.DialFrom(principal)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	one := &caller{ChubbyClient: pb.NewChubbyClient(conn)}
 	nonce := append([]byte(principal), make([]byte, 16)...)[:16]
 	session, err := one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: nonce, As: principal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	one.who = &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 	return one
 }
@@ -55,9 +51,7 @@ func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		eve, root, owner := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root"), callerAs(t, ctx, c, "owner")
 		opened, err := owner.Open(ctx, &pb.OpenRequest{Caller: owner.who, Mutation: owner.next(), Path: "/ls/local/mine", Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_FILE, ChangeAcl: true, Acl: &pb.ACL{Change: "everyone"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		c.Isolate(c.Master()) // so that no answer comes
 		var calls sync.WaitGroup
 		for n := range uint64(1500) {

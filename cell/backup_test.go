@@ -3,7 +3,6 @@ package cell_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -38,26 +37,17 @@ func TestBackupIsOfOneMoment(t *testing.T) {
 		var handles []*client.Handle
 		for i := range files {
 			h := open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0)
-			if _, err := h.SetContents(ctx, contents); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, contents))(t)
 			handles = append(handles, h)
 		}
 		acquire(t, ctx, handles[7])
 		i := 0
 		out := slowly{before: func() { // every part comes after a change
-			if _, err := handles[i%files].SetContents(ctx, []byte("later")); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(handles[i%files].SetContents(ctx, []byte("later"))))
 			i++
 		}}
-		if err := cl.Cell().Backup(ctx, &out); err != nil {
-			t.Fatal(err)
-		}
-		b, err := backup.Read(&out.Buffer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cl.Cell().Backup(ctx, &out))
+		b := must(backup.Read(&out.Buffer))(t)
 		if i < 5 || b.Cell != "local" || b.Sessions != 1 || b.Locks != 1 || b.Contents < files*32<<10 {
 			t.Errorf("%d parts: %+v", i, b.About)
 		}
@@ -75,14 +65,10 @@ func TestBackupParts(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "saver", client.Config{})
 		for i := range 20 {
-			if _, err := open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0).SetContents(ctx, bytes.Repeat([]byte("x"), 32<<10)); err != nil {
-				t.Fatal(err)
-			}
+			must(open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0).SetContents(ctx, bytes.Repeat([]byte("x"), 32<<10)))(t)
 		}
 		conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer conn.Close()
 		chubby := pb.NewChubbyClient(conn)
 		read := func(id, part uint64) (*pb.BackupReply, error) {
@@ -98,27 +84,17 @@ func TestBackupParts(t *testing.T) {
 			t.Error("the first part again:", err)
 		}
 		second, err := read(id, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if again, err := read(id, 2); err != nil || !bytes.Equal(again.GetData(), second.GetData()) {
 			t.Error("the last part again:", err)
 		}
 		for name, part := range map[string]uint64{"an earlier part": 1, "a later one": 4, "none": 0} {
-			if _, err := read(id, part); !errors.Is(err, api.InvalidArgument) {
-				t.Errorf("%s: %v", name, err)
-			}
+			fails(t, errOf(read(id, part)), api.InvalidArgument, name)
 		}
-		if _, err := read(8, 1); err != nil {
-			t.Error("a second backup:", err)
-		}
-		if _, err := read(9, 1); !errors.Is(err, api.Unavailable) {
-			t.Error("a third one:", err)
-		}
+		report(t, errOf(read(8, 1)), "a second backup")
+		fails(t, errOf(read(9, 1)), api.Unavailable, "a third one")
 		time.Sleep(31 * time.Second)
-		if _, err := read(id, 3); !errors.Is(err, api.NotFound) {
-			t.Error("nobody has asked for it for long:", err)
-		}
+		fails(t, errOf(read(id, 3)), api.NotFound, "nobody has asked for it for long")
 		var all sync.WaitGroup
 		for n := range uint64(8) { // at once: each is answered, or refused
 			all.Go(func() { _, _ = read(10+n/4, 1+n%2) })
@@ -132,21 +108,13 @@ func TestBackupOverAFailOver(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "saver", client.Config{})
 		for i := range 20 {
-			if _, err := open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0).SetContents(ctx, bytes.Repeat([]byte("x"), 32<<10)); err != nil {
-				t.Fatal(err)
-			}
+			must(open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0).SetContents(ctx, bytes.Repeat([]byte("x"), 32<<10)))(t)
 		}
 		once := sync.OnceFunc(func() {
 			c.FailOver()
-			if err := dial(t, ctx, c, "another", client.Config{}).Cell().Backup(ctx, &bytes.Buffer{}); err != nil {
-				t.Error("another one, meanwhile:", err)
-			}
+			report(t, dial(t, ctx, c, "another", client.Config{}).Cell().Backup(ctx, &bytes.Buffer{}), "another one, meanwhile")
 		})
-		if err := cl.Cell().Backup(ctx, &slowly{before: once}); !errors.Is(err, api.NotFound) {
-			t.Error(err)
-		}
-		if err := cl.Cell().Backup(ctx, &bytes.Buffer{}); err != nil {
-			t.Error("once more:", err)
-		}
+		fails(t, cl.Cell().Backup(ctx, &slowly{before: once}), api.NotFound)
+		report(t, cl.Cell().Backup(ctx, &bytes.Buffer{}), "once more")
 	})
 }

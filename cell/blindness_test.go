@@ -11,7 +11,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/chubbylock/chubby/internal/certs"
+	"google.golang.org/grpc/credentials"
 )
 
 // naming says what a field of a request names, by a value of what is there and one of what is not.
@@ -270,9 +270,7 @@ func TestNamesAreTold(t *testing.T) {
 			w.open(by, &pb.OpenRequest{Path: "/ls/local/" + made.path, Read: by == operator, Write: by == stranger, Create: pb.Create_CREATE_MUST, Kind: made.kind, Acl: made.acl})
 		}
 		_, err := w.chubby.SetACL(t.Context(), &pb.SetACLRequest{Caller: operator, Mutation: w.mutation(), Handle: w.open(operator, &pb.OpenRequest{Path: "/ls/local/acl", ChangeAcl: true}), Acl: closed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		try := func(caller *pb.Caller, q *pb.OpenRequest) (api.Code, string) {
 			t.Helper()
 			path := q.GetPath()

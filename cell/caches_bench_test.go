@@ -13,22 +13,11 @@ import (
 // check of the lease by the real clock; docs/performance.md has the figures.
 func BenchmarkCached(b *testing.B) {
 	c := celltest.Start(b, 1)
-	cl, err := client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease})
-	if err != nil {
-		b.Fatal(err)
-	}
+	cl := must(client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease}))(b)
 	defer cl.Close(b.Context())
-	h, err := cl.Open(b.Context(), "/ls/local/f", client.OpenOptions{Read: true, Write: true, Create: client.File})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := h.SetContents(b.Context(), make([]byte, 100)); err != nil {
-		b.Fatal(err)
-	}
-	d, err := cl.Open(b.Context(), "/ls/local", client.OpenOptions{Read: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	h := must(cl.Open(b.Context(), "/ls/local/f", client.OpenOptions{Read: true, Write: true, Create: client.File}))(b)
+	must(h.SetContents(b.Context(), make([]byte, 100)))(b)
+	d := must(cl.Open(b.Context(), "/ls/local", client.OpenOptions{Read: true}))(b)
 	for name, read := range map[string]func() error{
 		"contents": func() error { _, _, err := h.Contents(b.Context()); return err },
 		"stat":     func() error { _, err := h.Stat(b.Context()); return err },
@@ -55,9 +44,7 @@ func BenchmarkCached(b *testing.B) {
 			before := cl.Stats().Cache
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := read(); err != nil {
-					b.Fatal(err)
-				}
+				noErr(b, read())
 			}
 			after := cl.Stats().Cache
 			if calls := after.Misses - before.Misses; calls > 0 {

@@ -41,9 +41,7 @@ func TestChangeWaitsForLease(t *testing.T) {
 			c.Cut(test.host)
 			time.Sleep(time.Second)
 			began := time.Now()
-			if _, err := h.SetContents(ctx, []byte("new")); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, []byte("new")))(t)
 			if took := time.Since(began); took < test.least || took > test.within {
 				t.Errorf("with a %s client cut off the write took %v", test.host, took)
 			}
@@ -64,18 +62,12 @@ func TestFailOverWaitsForCachesOnly(t *testing.T) {
 		master := c.Master()
 		began := time.Now()
 		c.Kill(master)
-		if _, err := h.Stat(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := acquire(t, ctx, h).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(h.Stat(ctx))(t)
+		noErr(t, acquire(t, ctx, h).Release(ctx))
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("a read and a lock took %v after the master was killed", took)
 		}
-		if _, err := h.SetContents(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, nil))(t)
 		if took := time.Since(began); took < api.CacheLease || took > api.CacheLease+2*time.Second {
 			t.Errorf("a change took %v after the master was killed with a caching client", took)
 		}
@@ -110,13 +102,9 @@ func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		root, mallory, reader := as(t, ctx, c, "root"), as(t, ctx, c, "mallory"), callerAs(t, ctx, c, "nobody")
 		s, err := reader.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "reader", MayCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		who := &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-		if _, err := reader.Open(ctx, &pb.OpenRequest{Caller: who, Mutation: reader.next(), Path: "/ls/local", Read: true}); err != nil {
-			t.Fatal(err)
-		}
+		must(reader.Open(ctx, &pb.OpenRequest{Caller: who, Mutation: reader.next(), Path: "/ls/local", Read: true}))(t)
 		written := make(chan struct{})
 		go func() { // a list: all drop their directory, which each has since it opened something
 			defer close(written)
@@ -169,9 +157,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 		go func() { _, err := h.SetContents(ctx, nil); wrote <- err }()
 		time.Sleep(8 * time.Second) // longer than one attempt of the author
 		c.Heal("slow")
-		if err := <-wrote; err != nil {
-			t.Error(err)
-		}
+		report(t, <-wrote)
 		<-slow.Done()
 		if !errors.Is(slow.Err(), client.EndedByCell) {
 			t.Errorf("%v", slow.Err())
@@ -186,13 +172,8 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 		author := dial(t, ctx, c, "author", client.Config{})
 		cl := dial(t, ctx, c, "reader", client.Config{Lease: api.MaxLease})
 		h := open(t, ctx, cl, "/ls/local/f", 0)
-		if _, err := h.SetContents(ctx, []byte("a")); err != nil {
-			t.Fatal(err)
-		}
-		d, err := cl.Open(ctx, "/ls/local", client.OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, []byte("a")))(t)
+		d := must(cl.Open(ctx, "/ls/local", client.OpenOptions{Read: true}))(t)
 		all := func(want string) {
 			t.Helper()
 			got, _, err := h.Contents(ctx)
@@ -203,9 +184,7 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 			if err := errors.Join(err, statErr, listErr, openErr); err != nil || !errors.Is(absentErr, api.NotFound) {
 				t.Fatal(err, absentErr)
 			}
-			if err := again.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, again.Close(ctx))
 			if string(got) != want || len(children) != 2 {
 				t.Errorf("%q, %d children", got, len(children))
 			}
@@ -217,9 +196,7 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 		}
 		c.Heal("reader")
 		before := cl.Stats().Cache
-		if _, err := open(t, ctx, author, "/ls/local/f", 0).SetContents(ctx, []byte("b")); err != nil {
-			t.Fatal(err)
-		}
+		must(open(t, ctx, author, "/ls/local/f", 0).SetContents(ctx, []byte("b")))(t)
 		all("b")
 		if after := cl.Stats().Cache; after.Invalidations == before.Invalidations || before.Hits < 500 {
 			t.Errorf("%+v, then %+v", before, after)
@@ -233,28 +210,17 @@ func TestCachedOpenObeysACL(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		admin := dial(t, ctx, c, "admin", client.Config{As: "admin"})
 		list, err := admin.Open(ctx, "/ls/local/acl/readers", client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte("bob\nadmin\n")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := admin.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true, Create: client.File, ACL: api.ACL{Read: "readers"}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		must(admin.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true, Create: client.File, ACL: api.ACL{Read: "readers"}}))(t)
 		bob := dial(t, ctx, c, "bob", client.Config{As: "bob"})
 		for range 3 {
-			h, err := bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := h.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			h := must(bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true}))(t)
+			noErr(t, h.Close(ctx))
 		}
 		if bob.Stats().Cache.Hits == 0 {
 			t.Error("no handle was reused")
 		}
-		if _, err := list.SetContents(ctx, []byte("admin\n")); err != nil {
-			t.Fatal(err)
-		}
+		must(list.SetContents(ctx, []byte("admin\n")))(t)
 		if _, err := bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true}); !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("%v", err)
 		}

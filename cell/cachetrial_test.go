@@ -192,9 +192,7 @@ func TestCachesAreConsistent(t *testing.T) {
 			func(stop <-chan struct{}) { flap(c, "reader0", stop) },
 			func(stop <-chan struct{}) { cutForLong(c, "reader1", 7*time.Second, stop) },
 		)
-		if wrong != nil {
-			t.Error(wrong)
-		}
+		report(t, wrong)
 		if hits < 500 {
 			t.Errorf("the caches answered only %d times", hits)
 		}

@@ -14,16 +14,11 @@ import (
 func BenchmarkCalls(b *testing.B) {
 	c := celltest.Start(b, 1)
 	cl, err := client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease, NoCache: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	noErr(b, err)
 	defer cl.Close(b.Context())
 	open := func(path string, o client.OpenOptions) *client.Handle {
 		o.Read, o.Write, o.Create = true, true, client.File
-		h, err := cl.Open(b.Context(), path, o)
-		if err != nil {
-			b.Fatal(err)
-		}
+		h := must(cl.Open(b.Context(), path, o))(b)
 		return h
 	}
 	h := open("/ls/local/f", client.OpenOptions{})
@@ -54,15 +49,11 @@ func BenchmarkCalls(b *testing.B) {
 	} {
 		b.Run(what.name, func(b *testing.B) {
 			for range 20 { // connections, pools and tables grow to their size
-				if err := what.call(); err != nil {
-					b.Fatal(err)
-				}
+				noErr(b, what.call())
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := what.call(); err != nil {
-					b.Fatal(err)
-				}
+				noErr(b, what.call())
 			}
 		})
 	}

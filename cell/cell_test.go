@@ -40,10 +40,7 @@ func dial(t *testing.T, ctx context.Context, c *celltest.Cell, host string, cfg 
 		cfg.Dialer = c.DialFrom(host)
 	}
 	cfg.Clock = celltest.Clock
-	cl, err := client.New(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := must(client.New(ctx, cfg))(t)
 	t.Cleanup(func() {
 		done, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -54,18 +51,12 @@ func dial(t *testing.T, ctx context.Context, c *celltest.Cell, host string, cfg 
 
 func open(t *testing.T, ctx context.Context, c *client.Client, path string, delay time.Duration) *client.Handle {
 	t.Helper()
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delay})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delay}))(t)
 	return h
 }
 
 func acquire(t *testing.T, ctx context.Context, h *client.Handle) *client.Lock {
 	t.Helper()
-	l, err := h.Acquire(ctx, api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(h.Acquire(ctx, api.Exclusive))(t)
 	return l
 }

@@ -79,13 +79,8 @@ func newMirror(t *testing.T, ctx context.Context, c *celltest.Cell, seed uint64)
 }
 
 func (w *mirror) setList(ctx context.Context, name, text string) {
-	h, err := w.admin.Open(ctx, "/ls/local/acl/"+name, client.OpenOptions{Write: true, Create: client.File})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := h.SetContents(ctx, []byte(text)); err != nil {
-		w.t.Fatal(err)
-	}
+	h := must(w.admin.Open(ctx, "/ls/local/acl/"+name, client.OpenOptions{Write: true, Create: client.File}))(w.t)
+	must(h.SetContents(ctx, []byte(text)))(w.t)
 	_ = h.Close(ctx) // nothing depends on it
 }
 

@@ -73,12 +73,8 @@ func inConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c 
 func put(t *testing.T, ctx context.Context, c *client.Client, path string, contents []byte, acl api.ACL) {
 	t.Helper()
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents, ACL: acl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, h.Close(ctx))
 }
 
 // Every page of every replica, master or not, shows what the master says, and whatever names and contents are made of is text in it.
@@ -88,10 +84,7 @@ func TestConsolePages(t *testing.T) {
 		one := dial(t, ctx, c, hostile, client.Config{As: "<i>alice</i>"})
 		put(t, ctx, one, path, []byte(hostile), api.ACL{})
 		put(t, ctx, one, "/ls/local/binary", []byte{0, 1, 2, 255, '<'}, api.ACL{})
-		lock, err := open(t, ctx, one, path, 0).Acquire(ctx, api.Exclusive, client.Reason(hostile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must(open(t, ctx, one, path, 0).Acquire(ctx, api.Exclusive, client.Reason(hostile)))(t)
 		two := dial(t, ctx, c, "two", client.Config{})
 		waiting := open(t, ctx, two, path, 0)
 		ended := make(chan struct{})
@@ -129,9 +122,7 @@ func TestConsolePages(t *testing.T) {
 		}
 		stop()
 		<-ended
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	})
 }
 
@@ -223,9 +214,7 @@ func TestConsoleParts(t *testing.T) {
 		for i := range n {
 			acquire(t, ctx, open(t, ctx, one, fmt.Sprintf("/ls/local/lock%03d", i), 0))
 			other, err := one.Cell().NewSession(ctx, client.SessionConfig{As: fmt.Sprintf("principal%03d", i), NoCache: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer func() { _ = other.Close(ctx) }()
 		}
 		b := cs.open(t, "r2", nil)
@@ -258,9 +247,7 @@ func TestConsoleParts(t *testing.T) {
 				}
 			}
 		}
-		if err := one.SetPrincipalQuota(ctx, "principal123", api.Quota{Nodes: 4711}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, one.SetPrincipalQuota(ctx, "principal123", api.Quota{Nodes: 4711}))
 		for name, want := range map[string]string{"principal123": "4711", "nobody so far": fmt.Sprint(api.DefaultQuota().Nodes)} {
 			if body := b.page("/console/act/quota?principal=" + url.QueryEscape(name)); !strings.Contains(body, `value="`+want+`"`) {
 				t.Errorf("the form for the quota of %s does not say %s:\n%s", name, want, body)
@@ -321,7 +308,5 @@ func TestConsoleIsForThisMachineWithoutTLS(t *testing.T) {
 	}
 	cfg.ClientTLS, cfg.PeerTLS = certs.Files{Cert: "a", Key: "b", CA: "c"}, certs.Files{Cert: "a", Key: "b", CA: "c"}
 	cfg.Members[0].HTTP = "h1:7441"
-	if err := cfg.Check(); err != nil {
-		t.Errorf("with certificates: %v", err)
-	}
+	report(t, cfg.Check(), "with certificates")
 }

@@ -111,10 +111,7 @@ type browser struct {
 // open opens a browser; pair is the certificate in it, nil for none, and secure is nil where there is no TLS.
 func (c *consoles) open(t *testing.T, id string, secure *tls.Config) *browser {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must(cookiejar.New(nil))(t)
 	b := &browser{t: t, jar: jar, base: "http://localhost:7441"}
 	transport := &http.Transport{
 		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return c.port(id).dial(ctx, "192.0.2.7") },
@@ -144,9 +141,7 @@ func (b *browser) do(method, path string, form url.Values, edits ...func(*http.R
 		body = strings.NewReader(form.Encode())
 	}
 	q, err := http.NewRequestWithContext(b.t.Context(), method, b.base+path, body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	noErr(b.t, err)
 	if form != nil {
 		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		q.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -160,9 +155,7 @@ func (b *browser) do(method, path string, form url.Values, edits ...func(*http.R
 	}
 	defer func() { _ = reply.Body.Close() }()
 	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	noErr(b.t, err)
 	return answer{reply.StatusCode, reply.Header, string(text)}
 }
 
@@ -186,14 +179,8 @@ func (b *browser) firstTold(path string) string {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	reply, err := b.client.Do(q)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	q := must(http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil))(b.t)
+	reply := must(b.client.Do(q))(b.t)
 	defer func() { _ = reply.Body.Close() }()
 	var text strings.Builder
 	for one := make([]byte, 1); !strings.HasSuffix(text.String(), "\n\n"); {

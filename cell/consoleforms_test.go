@@ -54,17 +54,13 @@ func TestConsoleStaleForms(t *testing.T) {
 			t.Errorf("the form does not say who holds the lock:\n%s", shown)
 		}
 		form := fill(t, shown, "reason", "it hangs")
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
 		refused("a form that speaks of something else", b.do(http.MethodPost, breaking, fill(t, b.page(breaking), "reason", "x", "seen", form.Get("seen")+"0")))
 		next := acquire(t, ctx, open(t, ctx, bob, "/ls/local/lock", 0))
 		a := b.do(http.MethodPost, breaking, form)
 		refused("a lock that another holds now is broken", a)
 		time.Sleep(time.Second)
-		if err := next.Err(); err != nil {
-			t.Errorf("bob, of whom the form did not speak, has lost the lock: %v", err)
-		}
+		report(t, next.Err(), "bob, of whom the form did not speak, has lost the lock")
 		if !strings.Contains(a.body, bob.Session().String()+" of bob") || !strings.Contains(a.body, `value="it hangs"`) {
 			t.Errorf("the form does not say who holds the lock now, or has forgotten the reason:\n%s", a.body)
 		}

@@ -18,9 +18,7 @@ func TestConsoleSaysWhatItCannotSee(t *testing.T) {
 		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops")})
 		put(t, ctx, ops, "/ls/local/acl/only-ops", []byte("ops\n"), api.ACL{})
 		h, err := ops.Open(ctx, "/ls/local/hidden", client.OpenOptions{Read: true, Write: true, Create: client.File, ACL: api.ACL{Read: "only-ops", Write: "only-ops", Change: "only-ops"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		acquire(t, ctx, h)
 		bob, operator := c.login(t, "r1", "bob"), c.login(t, "r1", "ops")
 		for page, says := range map[string]string{

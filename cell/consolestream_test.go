@@ -16,17 +16,11 @@ import (
 // listen opens a stream of events, which ends with ctx, and that before the cell. The answer is its header alone.
 func (b *browser) listen(ctx context.Context, path string, edits ...func(*http.Request)) (answer, *bufio.Reader) {
 	b.t.Helper()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	q := must(http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil))(b.t)
 	for _, edit := range edits {
 		edit(q)
 	}
-	reply, err := b.client.Do(q)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	reply := must(b.client.Do(q))(b.t)
 	b.t.Cleanup(func() { _ = reply.Body.Close() })
 	return answer{code: reply.StatusCode, header: reply.Header}, bufio.NewReader(reply.Body)
 }
@@ -69,9 +63,7 @@ func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 		}
 		_, from = b.listen(listening, stream, func(q *http.Request) { q.Header.Set("Last-Event-ID", hostile) })
 		h := open(t, ctx, one, "/ls/local/file", 0)
-		if _, err := h.SetContents(ctx, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, []byte("x")))(t)
 		if text := told(t, from, "contents-modified"); strings.Contains(text, "alert") || !strings.Contains(text, "contents-modified") {
 			t.Errorf("of what the browser says it is told: %s", text)
 		}
@@ -95,9 +87,7 @@ func TestConsoleStreamsOfOne(t *testing.T) {
 				t.Errorf("status %d", a.code)
 			}
 		}
-		if served != 4 {
-			t.Errorf("%d streams of one principal are served, want 4", served)
-		}
+		equal(t, served, 4, "%d streams of one principal are served")
 		if a, from := c.login(t, "r1", "alice").listen(listening, stream); a.code != http.StatusOK || !strings.Contains(told(t, from, "following"), "event: begin") {
 			t.Errorf("another follows: status %d", a.code)
 		}
@@ -119,9 +109,7 @@ func TestConsoleStreamEndsWithItsLogin(t *testing.T) {
 		if a := (b.do(http.MethodPost, "/console/logout", map[string][]string{"csrf": {csrf(t, b.page("/console/"))}})); a.code != http.StatusSeeOther {
 			t.Errorf("the logout: status %d", a.code)
 		}
-		if _, err := h.SetContents(ctx, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, []byte("x")))(t)
 		if text := told(t, from, "does not count any more"); !strings.Contains(text, "does not count any more") || strings.Contains(text, "contents-modified") {
 			t.Errorf("after the logout the stream says %s", text)
 		}

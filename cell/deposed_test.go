@@ -53,9 +53,7 @@ func TestDeposedMaster(t *testing.T) {
 			},
 		})
 		h := open(t, ctx, cl, "/ls/local/file", 0)
-		if _, err := h.SetContents(ctx, []byte("old")); err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, []byte("old")))(t)
 		held := acquire(t, ctx, h)
 		raw := rawSession(t, ctx, c, old)
 		if got, err := raw.read(ctx); err != nil || got != "old" {
@@ -68,12 +66,8 @@ func TestDeposedMaster(t *testing.T) {
 		c.Cut("client")
 		c.Heal("client")
 		isolated := time.Now()
-		if _, err := h.SetContents(ctx, []byte("new")); err != nil {
-			t.Fatal(err)
-		}
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, []byte("new")))(t)
+		noErr(t, held.Release(ctx))
 		if c.Replica(old).Health().Role != "master" {
 			t.Fatalf("the old master knows after %v: the test proves nothing", time.Since(isolated))
 		}
@@ -104,25 +98,16 @@ type raw struct {
 
 func rawSession(t *testing.T, ctx context.Context, c *celltest.Cell, id string) *raw {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+id+":7421", grpc.WithContextDialer(c.DialFrom("raw")),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient("passthrough:///"+id+":7421", grpc.WithContextDialer(c.DialFrom("raw")),
+		grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	r := &raw{chubby: pb.NewChubbyClient(conn)}
-	s, err := r.chubby.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(r.chubby.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)}))(t)
 	r.grant = s.GetGrant().GetNumber()
 	r.caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-	o, err := r.chubby.Open(ctx, &pb.OpenRequest{
+	o := must(r.chubby.Open(ctx, &pb.OpenRequest{
 		Caller: r.caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r.handle = o.GetHandle()
 	return r
 }

@@ -32,24 +32,15 @@ func onDisks(t *testing.T, dir string) *celltest.Cell {
 // wipe empties a replica's disk.
 func wipe(t *testing.T, dir, id string) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(dir, id)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.RemoveAll(filepath.Join(dir, id)))
 }
 
 // write writes a file in a session that is closed again.
 func write(t *testing.T, ctx context.Context, c *celltest.Cell, text string) {
 	t.Helper()
-	cl, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("writer"), Clock: celltest.Clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := open(t, ctx, cl, "/ls/local/file", 0).SetContents(ctx, []byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := cl.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	cl := must(client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("writer"), Clock: celltest.Clock}))(t)
+	must(open(t, ctx, cl, "/ls/local/file", 0).SetContents(ctx, []byte(text)))(t)
+	noErr(t, cl.Close(ctx))
 }
 
 // read returns the file's contents as the cell serves them, or the error.
@@ -139,9 +130,7 @@ func losesDisks(t *testing.T, lost, order []string) {
 			t.Errorf("%s, its disk lost: %v: %v", id, slices.Contains(lost, id), err)
 		}
 	}
-	if got := read(ctx, c); got != want {
-		t.Errorf("the cell serves %q, want %q", got, want)
-	}
+	equal(t, read(ctx, c), want, "the cell serves %q")
 }
 
 // TestAmnesiacDoesNotVote: two of three replicas acknowledge a write; one of
@@ -161,13 +150,9 @@ func TestAmnesiacDoesNotVote(t *testing.T) {
 		if !errors.Is(errs["r2"], cell.ErrRefused) || !strings.Contains(errs["r2"].Error(), "replica r2 lost its data: replica r3 knows") {
 			t.Errorf("the replica that lost its disk: %v", errs["r2"])
 		}
-		if got := read(ctx, c); got != "no master" {
-			t.Errorf("the cell serves %q", got)
-		}
+		equal(t, read(ctx, c), "no master", "the cell serves %q")
 		c.Restart("r1")
-		if got := read(ctx, c); got != "acknowledged" {
-			t.Errorf("with both intact replicas the cell serves %q", got)
-		}
+		equal(t, read(ctx, c), "acknowledged", "with both intact replicas the cell serves %q")
 	})
 }
 
@@ -201,17 +186,13 @@ func TestBootstrapWaitsForAll(t *testing.T) {
 				t.Errorf("%s: %v; want it to wait for r2", id, errs[id])
 			}
 		}
-		if got := read(ctx, c); got != "no master" {
-			t.Errorf("two of three serve %q", got)
-		}
+		equal(t, read(ctx, c), "no master", "two of three serve %q")
 		for id, err := range startAll(ctx, c, []string{"r3", "r2", "r1"}) {
 			if err != nil {
 				t.Errorf("%s, with all of them there: %v", id, err)
 			}
 		}
-		if got := read(ctx, c); got != "NotFound" {
-			t.Errorf("the new cell serves %q", got)
-		}
+		equal(t, read(ctx, c), "NotFound", "the new cell serves %q")
 	})
 }
 
@@ -276,21 +257,15 @@ func TestLogOfAnotherCellIsRefused(t *testing.T) {
 		c.Kill("r1")
 		name := filepath.Join(dir, "r1", "cell.json")
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var roster map[string]any
-		if err := json.Unmarshal(text, &roster); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, json.Unmarshal(text, &roster))
 		roster["cell_id"] = strings.Repeat("0", 32)
 		delete(roster, "sum") // as if the file had been written so
 		if text, err = json.Marshal(roster); err == nil {
 			err = os.WriteFile(name, text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		c.Restart("r1")
 		r1 := c.Replica("r1")
 		select {
@@ -315,9 +290,7 @@ func TestOldCopyIsRefused(t *testing.T) {
 		write(t, ctx, c, "old")
 		c.Kill("r2")
 		old := filepath.Join(t.TempDir(), "copy")
-		if err := os.CopyFS(old, os.DirFS(filepath.Join(dir, "r2"))); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.CopyFS(old, os.DirFS(filepath.Join(dir, "r2"))))
 		c.Restart("r2")
 		time.Sleep(10 * time.Second)
 		c.Kill("r3")
@@ -325,9 +298,7 @@ func TestOldCopyIsRefused(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		c.Kill("r2")
 		wipe(t, dir, "r2")
-		if err := os.CopyFS(filepath.Join(dir, "r2"), os.DirFS(old)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.CopyFS(filepath.Join(dir, "r2"), os.DirFS(old)))
 		c.Restart("r2")
 		r2 := c.Replica("r2")
 		select {
@@ -339,8 +310,6 @@ func TestOldCopyIsRefused(t *testing.T) {
 			t.Errorf("it stopped with %v", err)
 		}
 		c.Restart("r3")
-		if got := read(ctx, c); got != "acknowledged" {
-			t.Errorf("the others serve %q", got)
-		}
+		equal(t, read(ctx, c), "acknowledged", "the others serve %q")
 	})
 }

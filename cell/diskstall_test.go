@@ -27,14 +27,9 @@ func TestDiskStallHasBounds(t *testing.T) {
 // What is configured is what the watch over the disk goes by.
 func TestDiskStallReachesTheStores(t *testing.T) {
 	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}, DiskStall: 7 * time.Minute}
-	whole, err := cfg.complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must(cfg.complete())(t)
 	r := &Replica{cfg: whole, log: slog.New(slog.DiscardHandler)}
-	if got := r.storeOptions().Stall; got != cfg.DiskStall {
-		t.Errorf("the stores are opened with %v, want %v", got, cfg.DiskStall)
-	}
+	equal(t, r.storeOptions().Stall, cfg.DiskStall, "the stores are opened with %v")
 }
 
 // A replica that hangs in its disk is given up only after the watch over the disk has said why.

@@ -59,14 +59,8 @@ func TestDivergenceIsNoticed(t *testing.T) {
 // voidEntry is an entry of no epoch and of that second, so that its command does nothing.
 func voidEntry(t *testing.T, wall int64) []byte {
 	t.Helper()
-	command, err := raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{}}.Encode(raftfsm.MaxLevel)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := raftfsm.JoinEntry(0, wall, []raftfsm.Encoded{command})
-	if err != nil {
-		t.Fatal(err)
-	}
+	command := must(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{}}.Encode(raftfsm.MaxLevel))(t)
+	data := must(raftfsm.JoinEntry(0, wall, []raftfsm.Encoded{command}))(t)
 	return data
 }
 

@@ -235,12 +235,8 @@ func TestLookingTakesRights(t *testing.T) {
 		if !found || err != nil || info.Principal != "" || info.Host != "" || info.PID != 0 || info.Locks != 0 {
 			t.Errorf("bob finds alice's session: %+v, %v, %v", info, found, err)
 		}
-		if err := bob.Cell().Backup(ctx, io.Discard); !errors.Is(err, api.PermissionDenied) {
-			t.Error("bob takes a backup:", err)
-		}
-		if err := root.Cell().Backup(ctx, io.Discard); err != nil {
-			t.Error("root takes a backup:", err)
-		}
+		fails(t, bob.Cell().Backup(ctx, io.Discard), api.PermissionDenied, "bob takes a backup")
+		report(t, root.Cell().Backup(ctx, io.Discard), "root takes a backup")
 		// What one may not see is refused in the same words, whether it is there or not.
 		_, there := bob.Cell().Explain(ctx, "/ls/local/private")
 		_, absent := bob.Cell().Explain(ctx, "/ls/local/private/child")

@@ -18,9 +18,7 @@ import (
 func watchFile(t *testing.T, ctx context.Context, c *client.Client, path string) *client.Handle {
 	t.Helper()
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Create: client.File, Events: []api.EventKind{api.EventContentsModified}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return h
 }
 
@@ -44,9 +42,7 @@ func TestEventsThroughTrouble(t *testing.T) {
 			defer close(stop)
 			for i := range writes {
 				<-time.After(time.Duration(rand.N(100)) * time.Millisecond)
-				if _, err := author.SetContents(ctx, []byte(fmt.Sprint(i))); err != nil {
-					t.Error(err)
-				}
+				report(t, errOf(author.SetContents(ctx, []byte(fmt.Sprint(i)))))
 			}
 		})
 		announced := follow(t, ctx, h, first, first+writes)
@@ -77,10 +73,7 @@ func flap(c *celltest.Cell, host string, stop <-chan struct{}) {
 // get the next numbers, because nothing else draws from the cell's counter.
 func firstWrite(t *testing.T, ctx context.Context, author *client.Handle) api.Generation {
 	t.Helper()
-	stat, err := author.SetContents(ctx, []byte("first"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stat := must(author.SetContents(ctx, []byte("first")))(t)
 	return stat.Content
 }
 
@@ -89,14 +82,8 @@ func firstWrite(t *testing.T, ctx context.Context, author *client.Handle) api.Ge
 func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.Generation) (announced int) {
 	t.Helper()
 	for seen < last {
-		e, err := h.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stat, err := h.Stat(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(h.Next(ctx))(t)
+		stat := must(h.Stat(ctx))(t)
 		switch e.Kind {
 		case api.EventMasterFailedOver, api.EventLost:
 			announced++
@@ -128,9 +115,7 @@ func TestEventsOnce(t *testing.T) {
 		busy.Go(func() { flap(c, "watcher", stop) })
 		for i := range 300 {
 			stat, err := author.SetContents(ctx, []byte(fmt.Sprint(i)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			e, err := h.Next(ctx)
 			if err != nil || e.Kind != api.EventContentsModified || e.Generation != stat.Content {
 				t.Fatalf("after write %d: %v of %d, %v", stat.Content, e.Kind, e.Generation, err)
@@ -155,9 +140,7 @@ func TestEventsOfSlowClient(t *testing.T) {
 		const writes = api.MaxEventQueue + 200
 		began := time.Now()
 		for range writes {
-			if _, err := author.SetContents(ctx, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(author.SetContents(ctx, nil))(t)
 		}
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%d writes took %v beside a slow client", writes, took)
@@ -167,9 +150,7 @@ func TestEventsOfSlowClient(t *testing.T) {
 		if lost == 0 {
 			t.Error("events were lost, and no event says so")
 		}
-		if slow.Err() != nil {
-			t.Errorf("the slow client's session: %v", slow.Err())
-		}
+		report(t, slow.Err(), "the slow client's session")
 	})
 }
 
@@ -184,17 +165,11 @@ func TestEventsNobodyReads(t *testing.T) {
 		first := firstWrite(t, ctx, author)
 		const writes = api.MaxEventQueue + 100
 		for range writes {
-			if _, err := author.SetContents(ctx, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(author.SetContents(ctx, nil))(t)
 		}
 		<-time.After(time.Minute)
-		if cl.Err() != nil {
-			t.Fatalf("the session: %v", cl.Err())
-		}
-		if lost := follow(t, ctx, h, first, first+writes); lost != 1 {
-			t.Errorf("told %d times that events were lost, want once", lost)
-		}
+		noErr(t, cl.Err(), "the session")
+		equal(t, follow(t, ctx, h, first, first+writes), 1, "told %d times that events were lost")
 	})
 }
 
@@ -211,9 +186,7 @@ func TestEventsOfManyChildren(t *testing.T) {
 		d, err := watcher.Open(ctx, "/ls/local/d", client.OpenOptions{
 			Read: true, Create: client.Directory, Events: []api.EventKind{api.EventChildAdded, api.EventChildRemoved},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		author := dial(t, ctx, c, "author", client.Config{})
 		var creating sync.WaitGroup
 		for w := range workers {
@@ -233,10 +206,7 @@ func TestEventsOfManyChildren(t *testing.T) {
 		known := map[string]bool{}
 		heard := 0
 		for done := false; !done; {
-			e, err := d.Next(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must(d.Next(ctx))(t)
 			switch e.Kind {
 			case api.EventChildAdded, api.EventChildRemoved:
 				if heard++; known[e.Child] == (e.Kind == api.EventChildAdded) {
@@ -265,10 +235,7 @@ func TestFailOverIsTold(t *testing.T) {
 		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
 		me := w.session('f')
 		c.Kill(w.master)
-		reply, err := w.at(c.Master()).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me})
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must(w.at(c.Master()).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me}))(t)
 		if events := reply.GetEvents(); len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER || reply.GetGrant() == nil {
 			t.Errorf("the new master answers %v", reply)
 		}
@@ -281,12 +248,9 @@ func TestFailOverIsTold(t *testing.T) {
 func TestEventLockVacant(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
-		watcher, err := dial(t, ctx, c, "watcher", client.Config{}).Open(ctx, path, client.OpenOptions{
+		watcher := must(dial(t, ctx, c, "watcher", client.Config{}).Open(ctx, path, client.OpenOptions{
 			Read: true, Create: client.File, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		expect := func(what string, kind api.EventKind, generation api.Generation) {
 			t.Helper()
 			if e, err := watcher.Next(ctx); err != nil || e.Kind != kind || e.Generation != generation {
@@ -315,24 +279,18 @@ func TestEventLockVacant(t *testing.T) {
 					close(queued)
 				}
 			}))
-			if err != nil {
-				t.Error(err)
-			}
+			report(t, err)
 			next <- l
 		}()
 		<-queued
-		if err := first.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, first.Release(ctx))
 		second := <-next
 		expect("handed over", api.EventLockAcquired, second.Sequencer().Generation)
 		c.Expire(dying.Session())
 		expect("its session ended", api.EventLockVacant, second.Sequencer().Generation)
 		third := take(open(t, ctx, dial(t, ctx, c, "third", client.Config{}), path, 0))
 		expect("after the lock-delay", api.EventLockAcquired, third.Sequencer().Generation)
-		if err := third.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, third.Release(ctx))
 		expect("released", api.EventLockVacant, third.Sequencer().Generation)
 	})
 }

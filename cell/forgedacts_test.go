@@ -73,16 +73,12 @@ func TestNobodyForgesActs(t *testing.T) {
 		} {
 			m := eve.next()
 			contents := lastPart(requestHash(forged.parts...), partsOf(own)...)
-			if _, err := eve.Txn(ctx, &pb.TxnRequest{Caller: eve.who, Mutation: m, Operations: put(own, contents)}); err != nil {
-				t.Fatal(err)
-			}
+			must(eve.Txn(ctx, &pb.TxnRequest{Caller: eve.who, Mutation: m, Operations: put(own, contents)}))(t)
 			if all := records(); len(all) > 0 {
 				t.Errorf("to write a file of one's own is no act: %+v", all)
 			}
 			for range 3 {
-				if err := forged.call(m); err != nil {
-					t.Fatal(what, err)
-				}
+				noErr(t, forged.call(m), what)
 			}
 			all := records()
 			for _, r := range all {
@@ -94,8 +90,6 @@ func TestNobodyForgesActs(t *testing.T) {
 				t.Errorf("%s: %d records of 3 calls", what, len(all))
 			}
 		}
-		if _, err := root.Cell().Status(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, errOf(root.Cell().Status(ctx)))
 	})
 }

@@ -43,13 +43,9 @@ func TestGivingUpEndsOneRestore(t *testing.T) {
 			second = begin(next, make(chan struct{}), goOn)
 			return true
 		})})
-		if err := client.GiveUpRestore(ctx, operator.Cell()); err != nil {
-			t.Errorf("the restore was given up, and the operator hears: %v", err)
-		}
+		report(t, client.GiveUpRestore(ctx, operator.Cell()), "the restore was given up, and the operator hears")
 		close(goOn)
-		if err := <-second; err != nil {
-			t.Errorf("the restore that began later: %v", err)
-		}
+		report(t, <-second, "the restore that began later")
 		close(leave)
 		if err := <-first; !errors.Is(err, api.SessionExpired) { // the later one has ended it
 			t.Errorf("the restore that was given up: %v", err)

@@ -24,9 +24,7 @@ func TestEventsAfterHandOvers(t *testing.T) {
 				}
 				watcher := dial(t, ctx, c, "watcher", client.Config{NoCache: true})
 				dir, err := watcher.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory, Events: []api.EventKind{api.EventChildAdded}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				author := dial(t, ctx, c, "author", client.Config{})
 				events := make(chan api.Event, 10000)
 				go func() {
@@ -50,9 +48,7 @@ func TestEventsAfterHandOvers(t *testing.T) {
 					name := fmt.Sprintf("f%d", i)
 					began := time.Now()
 					h, err := author.Open(ctx, "/ls/local/d/"+name, client.OpenOptions{Write: true, Create: client.NewFile})
-					if err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, err)
 					_ = h.Close(ctx)
 					for waiting := true; waiting; {
 						select {

@@ -16,10 +16,7 @@ import (
 // endsOf returns why the holdings of a lock ended; no two of them may have been at once.
 func endsOf(t *testing.T, ctx context.Context, c *client.Client, path string) (list []api.EndReason) {
 	t.Helper()
-	h, err := c.Cell().History(ctx, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must(c.Cell().History(ctx, path))(t)
 	if a, b, found := h.Overlap(); found {
 		t.Errorf("two held %s at once: %+v and %+v", path, a, b)
 	}
@@ -38,9 +35,7 @@ func TestHistoryOfALock(t *testing.T) {
 		const path, delay = "/ls/local/lock", 3 * time.Second
 		next := dial(t, ctx, c, "next", client.Config{})
 		h := open(t, ctx, next, path, delay)
-		if err := acquire(t, ctx, h).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, acquire(t, ctx, h).Release(ctx))
 		for _, failsOver := range []bool{false, true} {
 			lost := dial(t, ctx, c, "lost", client.Config{})
 			acquire(t, ctx, open(t, ctx, lost, path, delay))
@@ -48,9 +43,7 @@ func TestHistoryOfALock(t *testing.T) {
 			if failsOver {
 				c.Restart(c.FailOver())
 			}
-			if err := acquire(t, ctx, h).Release(ctx); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, acquire(t, ctx, h).Release(ctx))
 			c.Heal("lost")
 		}
 		lock := acquire(t, ctx, h)
@@ -67,12 +60,8 @@ func TestHistoryOfALock(t *testing.T) {
 			}
 			c.Restart(c.FailOver())
 		}
-		if err := lock.Err(); err != nil {
-			t.Error(err)
-		}
-		if _, err := next.Cell().History(ctx, "/ls/local/none"); !errors.Is(err, api.NotFound) {
-			t.Errorf("the history of no node: %v", err)
-		}
+		report(t, lock.Err())
+		fails(t, errOf(next.Cell().History(ctx, "/ls/local/none")), api.NotFound, "the history of no node")
 	})
 }
 

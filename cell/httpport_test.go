@@ -25,13 +25,10 @@ import (
 // startHTTPPort serves the http port of a replica on a loopback socket, with other times, and returns its address.
 func startHTTPPort(t *testing.T, edit func(*http.Server)) (*Replica, string) {
 	t.Helper()
-	r, err := Start(t.Context(), Config{
+	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "secretdata"), Bootstrap: true,
 		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { _ = r.Stop(t.Context()) })
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	server, l := newHTTPServer(r), testbed.Loopback(t)
@@ -56,14 +53,10 @@ const keptFor = time.Minute
 func said(t *testing.T, address, begin, more string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(keptFor))
-	if _, err := io.WriteString(conn, begin); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(conn, begin))(t)
 	sending := make(chan struct{})
 	go func() {
 		defer close(sending)
@@ -104,9 +97,7 @@ func TestAttacksOnTheHTTPPort(t *testing.T) {
 	t.Run("answers that nobody takes", func(t *testing.T) {
 		t.Parallel()
 		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(keptFor))
 		for err == nil {
@@ -195,23 +186,14 @@ func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 // Other protocols than HTTP/1 are not spoken at the http port, with a client's certificate or without one.
 func TestHTTPPortSpeaksNoOtherProtocol(t *testing.T) {
 	_, address := startHTTPPort(t, hastened)
-	ca, err := certs.NewAuthority("test", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.IssueClient("alice", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must(certs.NewAuthority("test", time.Hour))(t)
+	pair := must(ca.IssueClient("alice", time.Hour))(t)
 	for what, config := range map[string]*tls.Config{
 		"without a certificate": {InsecureSkipVerify: true}, //nolint:gosec // nobody answers
 		"with a certificate":    {InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key}}},
 		"for HTTP/2":            {InsecureSkipVerify: true, NextProtos: []string{"h2"}},
 	} {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", address))(t)
 		_ = conn.SetDeadline(time.Now().Add(keptFor))
 		if err := tls.Client(conn, config).HandshakeContext(t.Context()); err == nil {
 			t.Errorf("TLS %s is spoken", what)
@@ -235,10 +217,7 @@ func TestMetricsNameNobody(t *testing.T) {
 	r, _ := startHTTPPort(t, hastened)
 	r.metrics.master.SessionEnded(api.ByClose, 1) // a metric with labels appears with its first value
 	r.metrics.calls.answered("/chubby.Chubby/Open", api.OK, 0, "")
-	families, err := r.metrics.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.metrics.registry.Gather())(t)
 	allowed := []string{
 		"chubby_sessions_ended_total reason", "chubby_call_seconds code", "chubby_call_seconds method", "go_info version", "chubby_build_info version", "chubby_build_info level", "go_gc_duration_seconds quantile",
 		"chubby_quota_used_ratio kind", "chubby_takeover_phase_seconds phase",

@@ -75,9 +75,7 @@ func endsFrom(c *celltest.Cell, host string) *ends {
 func (e *ends) call(t *testing.T, ctx context.Context, address string) error {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(e.dial))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{})
 	return pb.Error(err)
@@ -89,9 +87,7 @@ func TestIdleConnections(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		address := c.Servers()[0]
 		mute, err := c.DialFrom("mute")(ctx, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		began := time.Now()
 		for buffer := make([]byte, 1<<10); err == nil; {
 			_, err = mute.Read(buffer) // the replica's HTTP/2 settings
@@ -100,9 +96,7 @@ func TestIdleConnections(t *testing.T) {
 			t.Errorf("a silent connection was closed after %v", took)
 		}
 		calm, busy := endsFrom(c, "calm"), endsFrom(c, "busy")
-		if err := calm.call(t, ctx, address); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, calm.call(t, ctx, address))
 		dial(t, ctx, c, "busy", client.Config{Dialer: busy.dial, OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
 		<-time.After(20 * time.Minute)
 		const idle = 5 * time.Minute
@@ -131,8 +125,6 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 		if _, after := more.seen(master); len(after) == 0 || after[0] > 5*time.Second {
 			t.Errorf("refused connections were closed after %v", after)
 		}
-		if err := endsFrom(c, "another").call(t, ctx, master); err != nil {
-			t.Errorf("from elsewhere: %v", err)
-		}
+		report(t, endsFrom(c, "another").call(t, ctx, master), "from elsewhere")
 	})
 }

@@ -15,18 +15,12 @@ import (
 func changedBack(t *testing.T, ctx context.Context, c *celltest.Cell, by *client.Client, first, second string, back client.MemberChange) {
 	t.Helper()
 	time.Sleep(250 * time.Millisecond) // it has begun to ask
-	if err := c.Replica(first).Transfer(ctx, second); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ChangeMembers(ctx, by, back, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Replica(first).Transfer(ctx, second))
+	noErr(t, client.ChangeMembers(ctx, by, back, nil))
 	for settled := false; !settled && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		_, settled = cell.Voters(c.Replica(second))
 	}
-	if err := c.Replica(second).Transfer(ctx, first); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Replica(second).Transfer(ctx, first))
 	time.Sleep(10 * time.Second)
 }
 
@@ -38,9 +32,7 @@ func TestWhatIsKeptHasItsVote(t *testing.T) {
 		others := othersThan(first, 5)
 		leaving, dead, second, last := others[0], others[1], others[2], others[3]
 		c.Kill(dead) // so that the question takes its time
-		if err := client.ChangeMembers(ctx, by, client.MemberChange{Remove: leaving}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: leaving}, nil))
 		changedBack(t, ctx, c, by, first, second, client.MemberChange{Keep: leaving})
 		if ids, settled := cell.Voters(c.Replica(c.Master())); !settled || len(ids) != 5 {
 			t.Errorf("of five members a vote have %v; no change is under way: %v", ids, settled)
@@ -48,8 +40,6 @@ func TestWhatIsKeptHasItsVote(t *testing.T) {
 		c.Kill(last)
 		within, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		if _, err := by.Put(within, "/ls/local/after", nil); err != nil {
-			t.Errorf("three of five members run: %v", err)
-		}
+		report(t, errOf(by.Put(within, "/ls/local/after", nil)), "three of five members run")
 	})
 }

@@ -42,9 +42,7 @@ func TestLeasesGrowUnderLoad(t *testing.T) {
 			}
 		}
 		for _, cl := range many[4:] {
-			if err := cl.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, cl.Close(ctx))
 		}
 		time.Sleep(2 * time.Minute)
 		for i, cl := range many[:4] {
@@ -73,10 +71,7 @@ func TestTakeoverHonoursLongLeases(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		c.Kill(c.Master())
-		l, err := next.Acquire(ctx, api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(next.Acquire(ctx, api.Exclusive))(t)
 		if held.Err() == nil {
 			t.Errorf("two clients hold the lock, %v after the fail-over", time.Since(began))
 		}
@@ -102,16 +97,12 @@ func TestExpireSession(t *testing.T) {
 				}
 			}
 		}
-		if err := c.Replica(master).ExpireSession(ctx, cl.Session()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.Replica(master).ExpireSession(ctx, cl.Session()))
 		<-held.Context().Done()
 		if !errors.Is(cl.Err(), client.EndedByCell) {
 			t.Errorf("%v", cl.Err())
 		}
-		if err := c.Replica(master).ExpireSession(ctx, cl.Session()); !errors.Is(err, api.NotFound) {
-			t.Errorf("again: %v", err)
-		}
+		fails(t, c.Replica(master).ExpireSession(ctx, cl.Session()), api.NotFound, "again")
 	})
 }
 
@@ -128,25 +119,17 @@ func TestTransfer(t *testing.T) {
 			if to == "" {
 				to = "r1"
 			}
-			if err := c.Replica(from).Transfer(ctx, to); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, c.Replica(from).Transfer(ctx, to))
 			began := time.Now()
-			if _, err := h.SetContents(ctx, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, nil))(t)
 			if took := time.Since(began); took > 200*time.Millisecond {
 				t.Errorf("a write took %v", took)
 			}
-			if got := c.Master(); got != to {
-				t.Errorf("the master is %s, not %s", got, to)
-			}
+			equal(t, c.Master(), to, "the master is %s")
 		}
 		if held.Err() != nil || len(changes) != 0 {
 			t.Errorf("the lock: %v; the session went through %v", held.Err(), changes)
 		}
-		if err := c.Replica(c.Master()).Transfer(ctx, "r9"); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("to nobody: %v", err)
-		}
+		fails(t, c.Replica(c.Master()).Transfer(ctx, "r9"), api.InvalidArgument, "to nobody")
 	})
 }

@@ -41,25 +41,17 @@ func TestListenOn(t *testing.T) {
 // one. Its log begins with a line about itself.
 func TestListenBehindAMappedPort(t *testing.T) {
 	log, dir := &testbed.Lines{}, t.TempDir()
-	r, err := Start(t.Context(), Config{
+	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "inside.invalid:7421", Raft: "inside.invalid:7431", HTTP: "inside.invalid:7441"}},
 		Data: filepath.Join(dir, "r1"), Bootstrap: true, Advertise: "outside.invalid:443",
 		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0"},
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer func() { _ = r.Stop(t.Context()) }()
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
-	if got := r.Health().Address; got != "outside.invalid:443" {
-		t.Errorf("clients are told %s", got)
-	}
+	equal(t, r.Health().Address, "outside.invalid:443", "clients are told %s")
 	client := r.cfg.ClientListener.Addr().String()
-	conn, err := net.Dial("tcp", client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", client))(t)
 	_ = conn.Close()
 	lines := log.Take()
 	if len(lines) < 2 || !strings.Contains(lines[0], "msg=starting") {
@@ -86,13 +78,10 @@ func TestListenBehindAMappedPort(t *testing.T) {
 // logged what it started. The goroutine that calls Start, which may be the main one, must survive
 // that, and learn of the end.
 func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
-	r, err := Start(t.Context(), Config{
+	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}},
 		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	failed := make(chan struct{})
 	go func() { // the failing store ends it
 		defer close(failed)
@@ -139,28 +128,18 @@ func TestPortsOutliveAnError(t *testing.T) {
 		Logger: slog.New(slog.NewTextHandler(&said, nil)), Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}},
 		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Raft: "127.0.0.1:0"}, ClientListener: clients, HTTPListener: operators,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = r.Stop(t.Context()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := grpc.NewClient(clients.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = conn.Close() }()
-	if _, err := pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Errorf("a client: %v", err)
-	}
+	report(t, errOf(pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{}, grpc.WaitForReady(true))), "a client")
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+operators.Addr().String()+"/healthz", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	reply, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatalf("an operator: %v", err)
-	}
+	noErr(t, err, "an operator")
 	_ = reply.Body.Close()
 	if err := r.Stop(ctx); err != nil { // everything logged is written by then
 		t.Error(err)

@@ -70,9 +70,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 						mu.Lock()
 						order = append(order, i)
 						mu.Unlock()
-						if err := l.Release(ctx); err != nil {
-							t.Error(err)
-						}
+						report(t, l.Release(ctx))
 					})
 					if place := <-queued; place != i+1 {
 						t.Errorf("request %d is at place %d", i, place)
@@ -82,9 +80,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 					c.Kill(c.Master())
 					time.Sleep(10 * time.Second) // for all to come back with their tickets
 				}
-				if err := held.Release(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, held.Release(ctx))
 				waiting.Wait()
 				if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(order, want) {
 					t.Errorf("granted in the order %v", order)
@@ -102,10 +98,7 @@ func TestReadersAndWriters(t *testing.T) {
 			handles[i] = open(t, ctx, dial(t, ctx, c, fmt.Sprint("h", i), client.Config{}), "/ls/local/lock", 0)
 		}
 		shared := func(i int) *client.Lock {
-			l, err := handles[i].Acquire(ctx, api.Shared)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must(handles[i].Acquire(ctx, api.Shared))(t)
 			return l
 		}
 		a, b := shared(0), shared(1)
@@ -117,9 +110,7 @@ func TestReadersAndWriters(t *testing.T) {
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			l, err := handles[2].Acquire(ctx, api.Exclusive, client.OnQueued(func(client.Queued) { queued <- true }))
-			if err != nil {
-				t.Error(err)
-			}
+			report(t, err)
 			written <- l
 		})
 		<-queued
@@ -134,17 +125,13 @@ func TestReadersAndWriters(t *testing.T) {
 		default:
 		}
 		for _, l := range []*client.Lock{a, b} {
-			if err := l.Release(ctx); err != nil {
-				t.Error(err)
-			}
+			report(t, l.Release(ctx))
 		}
 		w := <-written
 		if w.Token() <= a.Token() {
 			t.Errorf("token %d follows %d", w.Token(), a.Token())
 		}
-		if err := w.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, w.Release(ctx))
 		<-late
 		waiting.Wait()
 	})
@@ -171,16 +158,10 @@ func TestGivingUp(t *testing.T) {
 		if err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1 {
 			t.Errorf("one waits, and one has given up: %+v, %v", locks, err)
 		}
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
 		l := <-got
 		waiting.Wait()
-		if err := l.Release(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := acquire(t, ctx, impatient).Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, l.Release(ctx))
+		report(t, acquire(t, ctx, impatient).Release(ctx))
 	})
 }

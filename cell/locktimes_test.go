@@ -17,9 +17,7 @@ func TestLockTimesOfPrefixes(t *testing.T) {
 			t.Errorf("%q counts at %q, want %q", name, got, want)
 		}
 	}
-	if got := newLockTimes([]string{"/ls/main"}).of("/a").name; got != "" {
-		t.Errorf("below the root: %q", got)
-	}
+	equal(t, newLockTimes([]string{"/ls/main"}).of("/a").name, "", "below the root: %q")
 }
 
 func TestMetricPrefixesAreChecked(t *testing.T) {

@@ -33,9 +33,7 @@ func (l *logged) events(t *testing.T, field, value string) (list []logLine) {
 	t.Helper()
 	for text := range strings.Lines(l.String()) {
 		var one logLine
-		if err := json.Unmarshal([]byte(text), &one); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		noErr(t, json.Unmarshal([]byte(text), &one), text)
 		if one.text("event") != "" && one.text(field) == value {
 			list = append(list, one)
 		}
@@ -97,16 +95,11 @@ func (l *logged) has(t *testing.T, event string, want ...logLine) {
 
 func checkLogTables(t *testing.T, log *logged) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/logs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/logs.md"))(t)
 	seen := 0
 	for text := range strings.Lines(log.String()) {
 		var one logLine
-		if err := json.Unmarshal([]byte(text), &one); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		noErr(t, json.Unmarshal([]byte(text), &one), text)
 		event := one.text("event")
 		if event == "" {
 			continue
@@ -145,23 +138,14 @@ func TestLogOfLocks(t *testing.T) {
 			_ = held.Release(ctx)
 		}()
 		next := acquire(t, ctx, b) // waits
-		if err := next.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		tried, err := b.TryAcquire(ctx, api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := operator.BreakLock(ctx, path, "because", true); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, next.Release(ctx))
+		tried := must(b.TryAcquire(ctx, api.Exclusive))(t)
+		noErr(t, operator.BreakLock(ctx, path, "because", true))
 		<-tried.Context().Done()
 		held = acquire(t, ctx, a)
 		c.Expire(first.Session())
 		next = acquire(t, ctx, b) // after the lock-delay
-		if err := operator.EndSession(ctx, second.Session(), "enough"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, operator.EndSession(ctx, second.Session(), "enough"))
 		<-next.Context().Done()
 		time.Sleep(time.Minute) // virtual
 		lines := log.events(t, "path", path)
@@ -224,9 +208,7 @@ func TestLogOfFailOver(t *testing.T) {
 		var masters, ends []logLine
 		for text := range strings.Lines(log.String()) {
 			var one logLine
-			if err := json.Unmarshal([]byte(text), &one); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, json.Unmarshal([]byte(text), &one))
 			switch one.text("event") {
 			case "master_began":
 				masters = append(masters, one)
@@ -263,16 +245,9 @@ func TestLogOfRequests(t *testing.T) {
 		const path = "/ls/local/lock"
 		alice, bob := dial(t, ctx, c, "alice", client.Config{As: "alice"}), dial(t, ctx, c, "bob", client.Config{As: "bob"})
 		h := open(t, ctx, alice, path, 0)
-		tried, err := h.TryAcquire(ctx, api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tried.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := acquire(t, ctx, h).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		tried := must(h.TryAcquire(ctx, api.Exclusive))(t)
+		noErr(t, tried.Release(ctx))
+		noErr(t, acquire(t, ctx, h).Release(ctx))
 		var refused *api.Error
 		open(t, ctx, alice, "/ls/local/acl/alone", 0)
 		if _, err := alice.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Write: "alone"}}); err != nil {
@@ -298,9 +273,7 @@ func TestLogOfRequests(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		if len(seen) != 4 {
-			t.Errorf("%d requests, want two grants and two releases", len(seen))
-		}
+		equal(t, len(seen), 4, "%d requests, want two grants and two releases")
 		lines := log.events(t, "request", refused.Request)
 		if len(lines) != 1 || lines[0].text("event") != "call_refused" || lines[0].text("principal") != "bob" || lines[0].text("method") != "Open" || lines[0].text("path") != "/ls/local/hers" || lines[0].text("code") != "PermissionDenied" {
 			t.Errorf("of the request %v the log says %v", refused.Request, lines)
@@ -323,9 +296,7 @@ func TestLogOfSlowCalls(t *testing.T) {
 			time.Sleep(5 * time.Second) // virtual
 			_ = held.Release(ctx)
 		}()
-		if err := acquire(t, ctx, waiting).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, acquire(t, ctx, waiting).Release(ctx))
 		if _, _, err := cached.Contents(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -334,9 +305,7 @@ func TestLogOfSlowCalls(t *testing.T) {
 		}
 		c.Cut("alice")
 		began := time.Now()
-		if _, err := own.SetContents(ctx, []byte("new")); err != nil {
-			t.Fatal(err)
-		}
+		must(own.SetContents(ctx, []byte("new")))(t)
 		took := time.Since(began)
 		synctest.Wait()
 		lines := log.events(t, "event", "slow_call")

@@ -78,9 +78,7 @@ func TestLogOfSpares(t *testing.T) {
 			t.Errorf("in eight minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
 		}
 		c.Heal("r4")
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		time.Sleep(time.Minute) // virtual
 		log.has(t, "member_replaced", logLine{"member": dead, "spare": "r4"})
 		if waited, _ := log.events(t, "event", "member_replaced")[0]["waited"].(float64); time.Duration(waited) < long {
@@ -98,9 +96,7 @@ func TestLogOfSpares(t *testing.T) {
 func TestLogOfBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	place := &shelf{dir: dir}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(dir, 0o700))
 	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
 		write(t, ctx, c, "contents")
 		time.Sleep(2*time.Minute + 20*time.Second) // virtual
@@ -112,17 +108,12 @@ func TestLogOfBackups(t *testing.T) {
 		}
 		var want []logLine
 		for _, name := range names {
-			about, err := os.Stat(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			about := must(os.Stat(filepath.Join(dir, name)))(t)
 			want = append(want, logLine{"backup": name, "place": dir, "bytes": float64(about.Size())})
 		}
 		log.has(t, "backup_taken", want...)
 		log.has(t, "backup_fails")
-		if err := os.Rename(dir, dir+".away"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Rename(dir, dir+".away"))
 		time.Sleep(5*time.Minute + 20*time.Second) // virtual
 		fails := log.events(t, "event", "backup_fails")
 		if n := int(place.failed.Load()) + 1; n < 3 || len(fails) != n { // the first found it out when it wrote, the others when they looked

@@ -37,10 +37,7 @@ func TestForcedLoss(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 11))
 		operator := dial(t, ctx, c, "operator", client.Config{As: "operator"})
 		next := dial(t, ctx, c, "next", client.Config{As: "next"})
-		store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must(sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard")))(t)
 		defer store.Close()
 		outcomes := map[string]int{}
 		for n := range *losses {
@@ -113,9 +110,7 @@ func (r *lossRound) run(ctx context.Context) {
 	waiting := make(chan *client.Lock, 1)
 	r.program.Go(func() {
 		l, err := open(r.t, ctx, r.next, r.name, 0).Acquire(ctx, api.Exclusive)
-		if err != nil {
-			r.t.Error(err)
-		}
+		report(r.t, err)
 		r.granted = time.Now()
 		waiting <- l
 	})
@@ -156,18 +151,14 @@ func (r *lossRound) takeAway(ctx context.Context, holder *client.Client, held *c
 		err = r.operator.EndSession(ctx, holder.Session(), "a test")
 	case "delete":
 		h := open(r.t, ctx, r.operator, r.name, 0)
-		if err := h.Delete(ctx); !errors.Is(err, api.LockHeld) {
-			r.t.Errorf("delete of a node whose lock another holds: %v", err)
-		}
+		fails(r.t, h.Delete(ctx), api.LockHeld, "delete of a node whose lock another holds")
 		return true
 	}
 	if err != nil && r.state == "alive" {
 		r.t.Error(err)
 		return false
 	}
-	if err := r.operator.CheckSequencer(ctx, held.Sequencer().String()); !errors.Is(err, api.BadSequencer) {
-		r.t.Errorf("the sequencer afterwards: %v", err)
-	}
+	fails(r.t, r.operator.CheckSequencer(ctx, held.Sequencer().String()), api.BadSequencer, "the sequencer afterwards")
 	return true
 }
 

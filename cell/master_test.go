@@ -33,25 +33,17 @@ func TestLocksSurviveFailOver(t *testing.T) {
 			master := c.Master()
 			c.Kill(master)
 			began := time.Now()
-			if _, err := h.SetContents(ctx, []byte(master)); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, []byte(master)))(t)
 			t.Logf("%s killed, written through its successor %v later", master, time.Since(began))
-			if _, err := other.TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
-				t.Errorf("the lock of a holder that lives: %v", err)
-			}
+			fails(t, errOf(other.TryAcquire(ctx, api.Exclusive)), api.LockHeld, "the lock of a holder that lives")
 			c.Restart(master)
 			time.Sleep(time.Minute)
 		}
 		if held.Context().Err() != nil || cl.State() != session.Safe {
 			t.Errorf("the holder lost its lock: %v, session %v", context.Cause(held.Context()), cl.State())
 		}
-		if err := cl.CheckSequencer(ctx, held.Sequencer().String()); err != nil {
-			t.Error(err)
-		}
-		if err := held.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, cl.CheckSequencer(ctx, held.Sequencer().String()))
+		report(t, held.Release(ctx))
 	})
 }
 
@@ -116,28 +108,18 @@ func TestSessionEnds(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "owner", client.Config{})
 		held := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", api.DefaultLockDelay))
-		if _, err := cl.Open(ctx, "/ls/local/up", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true}); err != nil {
-			t.Fatal(err)
-		}
+		must(cl.Open(ctx, "/ls/local/up", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true}))(t)
 		other := dial(t, ctx, c, "other", client.Config{})
-		if _, err := other.Open(ctx, "/ls/local/up", client.OpenOptions{Read: true}); err != nil {
-			t.Fatal(err)
-		}
+		must(other.Open(ctx, "/ls/local/up", client.OpenOptions{Read: true}))(t)
 		open(t, ctx, other, "/ls/local/lock", 0)
-		if err := other.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, other.Close(ctx))
 		other = dial(t, ctx, c, "other", client.Config{})
 		lock := open(t, ctx, other, "/ls/local/lock", 0)
-		if err := cl.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cl.Close(ctx))
 		if held.Context().Err() == nil {
 			t.Error("the lock's context outlived its session")
 		}
-		if _, err := lock.TryAcquire(ctx, api.Exclusive); err != nil {
-			t.Errorf("the lock of a session that closed: %v", err)
-		}
+		report(t, errOf(lock.TryAcquire(ctx, api.Exclusive)), "the lock of a session that closed")
 		time.Sleep(time.Second)
 		if _, err := other.Open(ctx, "/ls/local/up", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 			t.Errorf("the ephemeral node of a session that closed: %v", err)
@@ -177,9 +159,7 @@ func TestLostKeepAliveReply(t *testing.T) {
 			t.Errorf("parked for %v, want %v or a little less", parked, due)
 		}
 		// That reply is lost: the client knows of the first grant only.
-		if parked := keepAlive(heard); parked != 0 {
-			t.Errorf("a client that does not know its newest grant was parked for %v", parked)
-		}
+		equal(t, keepAlive(heard), 0, "a client that does not know its newest grant was parked for %v")
 		if parked := keepAlive(newest); !isDue(parked) {
 			t.Errorf("parked for %v, want %v or a little less", parked, due)
 		}
@@ -193,30 +173,18 @@ func TestDeletion(t *testing.T) {
 		a := open(t, ctx, dial(t, ctx, c, "a", client.Config{}), "/ls/local/file", 0)
 		b := open(t, ctx, dial(t, ctx, c, "b", client.Config{}), "/ls/local/file", 0)
 		l := acquire(t, ctx, a)
-		if err := b.Delete(ctx); !errors.Is(err, api.LockHeld) {
-			t.Errorf("deleting a locked file: %v", err)
-		}
-		if err := l.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		fails(t, b.Delete(ctx), api.LockHeld, "deleting a locked file")
+		noErr(t, l.Release(ctx))
 		before, err := a.Stat(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Delete(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.Stat(ctx); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("a handle on a deleted file: %v", err)
-		}
+		noErr(t, err)
+		noErr(t, b.Delete(ctx))
+		fails(t, errOf(a.Stat(ctx)), api.HandleClosed, "a handle on a deleted file")
 		again := open(t, ctx, dial(t, ctx, c, "a", client.Config{}), "/ls/local/file", 0)
 		after, err := again.Stat(ctx)
 		if err != nil || after.Instance <= before.Instance {
 			t.Errorf("instance %d follows %d (%v)", after.Instance, before.Instance, err)
 		}
-		if _, err := a.Stat(ctx); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("a handle on an earlier instance: %v", err)
-		}
+		fails(t, errOf(a.Stat(ctx)), api.HandleClosed, "a handle on an earlier instance")
 	})
 }
 
@@ -229,10 +197,7 @@ func TestStatusComparesReplicas(t *testing.T) {
 		for _, path := range []string{"/ls/local/a", "/ls/local/b"} {
 			open(t, ctx, cl, path, 0)
 			time.Sleep(5 * time.Second) // until all have applied it
-			status, err := cl.Cell().Status(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			status := must(cl.Cell().Status(ctx))(t)
 			first := status.Replicas[0]
 			for _, r := range status.Replicas {
 				if r.Err != nil || r.Applied != first.Applied || r.StateHash != first.StateHash || r.StateHash == "" {

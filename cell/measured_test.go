@@ -21,9 +21,7 @@ func TestCallsAreMeasured(t *testing.T) {
 		first, second := dial(t, ctx, c, "first", client.Config{}), dial(t, ctx, c, "second", client.Config{})
 		held := acquire(t, ctx, open(t, ctx, first, "/ls/local/lock", 0))
 		waits := open(t, ctx, second, "/ls/local/lock", 0)
-		if _, err := first.Open(ctx, "/ls/local/none", client.OpenOptions{Read: true}); api.CodeOf(err) != api.NotFound {
-			t.Fatal(err)
-		}
+		mustFail(t, errOf(first.Open(ctx, "/ls/local/none", client.OpenOptions{Read: true})), api.NotFound)
 		master := c.Replica(c.Master())
 		before, sumsBefore := cell.Measured(master)
 		granted := make(chan error)
@@ -32,12 +30,8 @@ func TestCallsAreMeasured(t *testing.T) {
 			granted <- err
 		}()
 		time.Sleep(20 * time.Second)
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-granted; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
+		noErr(t, <-granted)
 		synctest.Wait()
 		after, sums := cell.Measured(master)
 		for method, want := range map[string]uint64{"Acquire": 1, "Release": 1, "Open": 0} {
@@ -51,12 +45,8 @@ func TestCallsAreMeasured(t *testing.T) {
 				t.Errorf("%d more calls of %s were counted, want %d: %v", more, method, want, after)
 			}
 		}
-		if got := before["chubby_call_seconds OK Open"]; got != 2 {
-			t.Errorf("%d calls of Open were answered, want 2", got)
-		}
-		if got := before["chubby_call_seconds NotFound Open"]; got != 1 {
-			t.Errorf("%d calls of Open were answered with NotFound, want 1", got)
-		}
+		equal(t, before["chubby_call_seconds OK Open"], 2, "%d calls of Open were answered")
+		equal(t, before["chubby_call_seconds NotFound Open"], 1, "%d calls of Open were answered with NotFound")
 		const acquire = "chubby_call_seconds OK Acquire"
 		if took := sums[acquire] - sumsBefore[acquire]; took < 20 || took > 21 {
 			t.Errorf("Acquire took %v s, want 20", took)
@@ -80,9 +70,7 @@ func TestCallsAreMeasured(t *testing.T) {
 				t.Errorf("%s was never measured", name)
 			}
 		}
-		if n := after["chubby_takeover_seconds"]; n != 1 {
-			t.Errorf("%d takeovers, want 1", n)
-		}
+		equal(t, after["chubby_takeover_seconds"], 1, "%d takeovers")
 	})
 }
 
@@ -124,12 +112,8 @@ func TestBacklogIsMeasured(t *testing.T) {
 		if want := len(c.Servers()) - 1; peers != want {
 			t.Errorf("%d other replicas are shown, want %d", peers, want)
 		}
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-granted; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
+		noErr(t, <-granted)
 		if now := cell.Gauges(r); now["chubby_lock_requests_waiting"] != 0 {
 			t.Errorf("%v requests wait, and all were granted", now["chubby_lock_requests_waiting"])
 		}

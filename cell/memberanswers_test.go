@@ -22,8 +22,6 @@ func TestChangeOfMembersIsAnsweredOnce(t *testing.T) {
 		if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431"}, nil); err != nil {
 			t.Errorf("it was done, and its author hears: %v", err)
 		}
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 	})
 }

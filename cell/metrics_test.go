@@ -31,9 +31,7 @@ func TestMetricsPage(t *testing.T) {
 		}
 	})
 	if *update {
-		if err := os.WriteFile(file, page, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(file, page, 0o644))
 	}
 	if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, page) {
 		t.Errorf("docs/metrics.md is not what a replica serves (%v); run make generate", err)
@@ -62,10 +60,7 @@ has one. The port has no authentication and changes nothing; keep it on a privat
 		fmt.Fprintf(&b, "| `%s` | %s |\n", f[0], f[1])
 	}
 	b.WriteString("\n## Metrics\n\nCounters begin at 0 when the process starts. What a master counts is counted by the replica that is the master. Metrics of the process\nand of the Go runtime (`process_*`, `go_*`) are there, too.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
-	families, err := r.metrics.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.metrics.registry.Gather())(t)
 	for _, f := range families {
 		if strings.HasPrefix(f.GetName(), "chubby_") {
 			var labels []string
@@ -81,10 +76,7 @@ has one. The port has no authentication and changes nothing; keep it on a privat
 // fieldsOfHealth returns the JSON fields of Health, with their comments.
 func fieldsOfHealth(t *testing.T) [][2]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), "health.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must(parser.ParseFile(token.NewFileSet(), "health.go", nil, parser.ParseComments))(t)
 	var fields [][2]string
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)

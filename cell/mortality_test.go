@@ -31,15 +31,10 @@ func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 			owners = append(owners, dial(t, ctx, c, fmt.Sprintf("owner%d", i), client.Config{}))
 		}
 		watcher := dial(t, ctx, c, "watcher", client.Config{})
-		d, err := watcher.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must(watcher.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory}))(t)
 		// One more than the default quota of all principals: the directory
 		// counts, too.
-		if err := watcher.SetPrincipalQuota(ctx, "anonymous", api.Quota{Nodes: sessions*each + 1}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, watcher.SetPrincipalQuota(ctx, "anonymous", api.Quota{Nodes: sessions*each + 1}))
 		var creating sync.WaitGroup
 		for i, owner := range owners {
 			creating.Go(func() {
@@ -57,10 +52,7 @@ func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 			c.Cut(fmt.Sprintf("owner%d", i)) // they all expire together
 		}
 		for left := 1; left > 0 && ctx.Err() == nil; {
-			stat, err := d.Stat(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stat := must(d.Stat(ctx))(t)
 			left = stat.Children
 			<-time.After(100 * time.Millisecond)
 		}
@@ -75,8 +67,6 @@ func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 			t.Errorf("after all replicas were started again: %d nodes, %v", stat.Children, err)
 		}
 		h := open(t, ctx, watcher, "/ls/local/lock", 0)
-		if _, err := h.TryAcquire(ctx, api.Exclusive); err != nil {
-			t.Error(err)
-		}
+		report(t, errOf(h.TryAcquire(ctx, api.Exclusive)))
 	})
 }

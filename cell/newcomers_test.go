@@ -49,9 +49,7 @@ func TestNewcomersAreFollowedByThoseThatWereAway(t *testing.T) {
 				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 				replace(t, ctx, c, operator, old, "r4")
 				c.Kill(old)
-				if _, err := operator.Transfer(ctx, "r4"); err != nil {
-					t.Fatal(err)
-				}
+				must(operator.Transfer(ctx, "r4"))(t)
 				write(t, ctx, c, "after")
 				if follows {
 					time.Sleep(time.Minute) // until no call of the last master is under way any more
@@ -63,9 +61,7 @@ func TestNewcomersAreFollowedByThoseThatWereAway(t *testing.T) {
 					c.Restart(away)
 				}
 				findTheirWay(t, c, away, "r4")
-				if got := read(ctx, c); got != "after" {
-					t.Errorf("the contents are %q", got)
-				}
+				equal(t, read(ctx, c), "after", "the contents are %q")
 			})
 		})
 	}
@@ -108,12 +104,8 @@ func TestNewcomersHaveVotesOfThoseThatKnewThemWithoutOne(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		c.Isolate(away)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-done)
+		noErr(t, <-joined)
 		for { // until the old one has left
 			if ids, settled := cell.Voters(c.Replica(master)); settled && len(ids) == 3 {
 				break
@@ -128,9 +120,7 @@ func TestNewcomersHaveVotesOfThoseThatKnewThemWithoutOne(t *testing.T) {
 		c.Kill(master)
 		c.Rejoin(away)
 		findTheirWay(t, c, away, "r4")
-		if got := read(ctx, c); got != "after" {
-			t.Errorf("the contents are %q", got)
-		}
+		equal(t, read(ctx, c), "after", "the contents are %q")
 	})
 }
 
@@ -145,9 +135,7 @@ func TestSpareWhoseListIsOld(t *testing.T) {
 		operator := dial(t, ctx, c, "operator", client.Config{Servers: servers, NoCache: true})
 		joined := joins(ctx, c, "r9")
 		time.Sleep(time.Second)
-		if err := client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r9", Raft: "r9:7431", Spare: true}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r9", Raft: "r9:7431", Spare: true}, nil))
 		c.Isolate("r9") // else it could follow what is told from one to the next
 		for i, old := range others(3) {
 			replace(t, ctx, c, operator, old, []string{"r4", "r5", "r6"}[i])
@@ -156,9 +144,7 @@ func TestSpareWhoseListIsOld(t *testing.T) {
 		c.Rejoin("r9")
 		c.Kill("r4")
 		becomes(t, ctx, operator, "r5, r6, r9", 5*time.Second)
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		findTheirWay(t, c, "r9")
 	}, func(cfg *cell.Config) {
 		cfg.ReplaceAfter = 20 * time.Second

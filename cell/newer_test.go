@@ -19,18 +19,10 @@ import (
 // storeEntry appends an entry with that data to a log.
 func storeEntry(t *testing.T, s *disk.Stores, format []byte) {
 	t.Helper()
-	last, err := s.Logs().LastIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must(s.Logs().LastIndex())(t)
 	var before raft.Log
-	if err := s.Logs().GetLog(last, &before); err != nil {
-		t.Fatal(err)
-	}
-	data, err := cbor.Marshal(map[int]any{1: before.Term, 3: []any{}, 99: "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.Logs().GetLog(last, &before))
+	data := must(cbor.Marshal(map[int]any{1: before.Term, 3: []any{}, 99: "new"}))(t)
 	if err := s.Logs().StoreLogs([]*raft.Log{{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: append(format, data...)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -50,23 +42,13 @@ func TestDataOfAnotherVersion(t *testing.T) {
 		{"entry of a new format", newer, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, []byte{2}) }},
 		{"entry of before the first release", []string{"before v0.1.0", "Bootstrap the cell anew"}, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, nil) }},
 		{"snapshot", newer, func(t *testing.T, s *disk.Stores) {
-			last, err := s.Logs().LastIndex()
-			if err != nil {
-				t.Fatal(err)
-			}
+			last := must(s.Logs().LastIndex())(t)
 			_, wire := raft.NewInmemTransport("r:1")
-			sink, err := s.Snapshots().Create(1, last, 2, s.Configuration(), 1, wire)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sink := must(s.Snapshots().Create(1, last, 2, s.Configuration(), 1, wire))(t)
 			state := raftfsm.NewState()
 			state.Level = raftfsm.MaxLevel + 1
-			if _, err := state.WriteTo(sink); err != nil {
-				t.Fatal(err)
-			}
-			if err := sink.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(state.WriteTo(sink))(t)
+			noErr(t, sink.Close())
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,21 +58,13 @@ func TestDataOfAnotherVersion(t *testing.T) {
 				ClientListener: network.Listen("c:1"), RaftListener: network.Listen("r:1"), Dial: network.Dialer("r:1"), Logger: slog.New(slog.DiscardHandler),
 			}
 			r, err := Start(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
-			if err := r.Stop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, r.Stop(t.Context()))
 			s, err := disk.Open(cfg.Data, disk.LogStore(DefaultLogStore), disk.Options{Cell: "local", ID: "r1", Fatal: func(err error) { t.Error(err) }, Silence: func() {}, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			c.write(t, s)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, s.Close())
 			network = memnet.New()
 			cfg.ClientListener, cfg.RaftListener = network.Listen("c:1"), network.Listen("r:1")
 			if r, err = Start(t.Context(), cfg); err == nil {

@@ -86,23 +86,15 @@ func TestOperators(t *testing.T) {
 				t.Errorf("an operator may not %s: %v", what, err)
 			}
 		}
-		if err := user.EndSession(ctx, as(t, ctx, c, "user").Session(), "one's own"); err != nil {
-			t.Error("a user ends a session of its own:", err)
-		}
+		report(t, user.EndSession(ctx, as(t, ctx, c, "user").Session(), "one's own"), "a user ends a session of its own")
 		list := open(t, ctx, as(t, ctx, c, "root"), "/ls/local/acl/operators", 0)
-		if _, err := list.SetContents(ctx, []byte("user\n")); err != nil {
-			t.Fatal(err)
-		}
+		must(list.SetContents(ctx, []byte("user\n")))(t)
 		c.Restart(c.FailOver())
-		if err := user.SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}); err != nil {
-			t.Error("whom the list names since:", err)
-		}
+		report(t, user.SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}), "whom the list names since")
 		if err := as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 2}); !errors.Is(err, api.PermissionDenied) {
 			t.Error("whom the list does not name any more:", err)
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 }
 
@@ -120,12 +112,8 @@ func TestOperatorsAreToldOnce(t *testing.T) {
 			}
 			c.Master()
 		}
-		if n := told.Load(); n != 1 {
-			t.Errorf("%d entries name operators", n)
-		}
-		if err := as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}); err != nil {
-			t.Error(err)
-		}
+		equal(t, told.Load(), 1, "%d entries name operators")
+		report(t, as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}))
 	}, func(cfg *cell.Config) {
 		cfg.Operators = []string{"root"}
 		cell.WatchEntries(cfg, func(e raftfsm.Entry) {
@@ -144,14 +132,8 @@ func TestWritingOperatorsClosesTheLists(t *testing.T) {
 		author := dial(t, ctx, c, "alice", client.Config{As: "alice"})
 		names := func(by *client.Client) (list [2]string) {
 			for i, path := range []string{"/ls/local", "/ls/local/acl/everyone"} {
-				h, err := by.Open(ctx, path, client.OpenOptions{Read: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				stat, err := h.Stat(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := must(by.Open(ctx, path, client.OpenOptions{Read: true}))(t)
+				stat := must(h.Stat(ctx))(t)
 				list[i] = stat.ACL.Change
 			}
 			return list
@@ -165,9 +147,7 @@ func TestWritingOperatorsClosesTheLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, by := range []*client.Client{reader, author} {
-			if after := names(by); after != [2]string{"operators", "operators"} {
-				t.Errorf("a cache still has %q", after)
-			}
+			equal(t, names(by), [2]string{"operators", "operators"}, "a cache still has %q")
 		}
 		for what, act := range operatorsActs(t, ctx, c) {
 			if err := act(as(t, ctx, c, "user")); !errors.Is(err, api.PermissionDenied) {

@@ -28,9 +28,7 @@ func TestOverviewOfWaits(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		o, err := waiter.Cell().Overview(ctx, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var paths []string
 		for _, w := range o.Waits {
 			paths = append(paths, w.Path)
@@ -74,9 +72,7 @@ func TestOverviewOfHoldups(t *testing.T) {
 		go func() { _, err := h.SetContents(ctx, []byte("new")); written <- err }()
 		time.Sleep(500 * time.Millisecond)
 		o, err := writer.Cell().Overview(ctx, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if len(o.Holdups) != 1 || o.Backlog.Changes != 1 {
 			t.Fatalf("%+v are shown, %+v", o.Holdups, o.Backlog)
 		}
@@ -84,9 +80,7 @@ func TestOverviewOfHoldups(t *testing.T) {
 		if one.Path != "/ls/local/file" || one.Waiting <= 0 || one.Waiting > time.Second || len(one.Slow) != 1 || one.Slow[0].Session != slow.Session() || one.Slow[0].Host == "" {
 			t.Errorf("the change is shown as %+v", one)
 		}
-		if err := <-written; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-written)
 		if o, err = writer.Cell().Overview(ctx, 0); err != nil || len(o.Holdups) > 0 {
 			t.Errorf("the change is done: %+v, %v", o, err)
 		}
@@ -105,18 +99,14 @@ func TestOverviewIsForWhoMayLook(t *testing.T) {
 			if err == nil {
 				_, err = file.SetContents(ctx, []byte("operator\n"))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 		}
 		name("us")
 		changer, err := operator.Open(ctx, "/ls/local/secret", client.OpenOptions{ChangeACL: true})
 		if err == nil {
 			_, err = changer.SetACL(ctx, api.ACL{Read: "us", Write: "us", Change: "us"})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		name("operators")
 		again := dial(t, ctx, c.Cell, "again", client.Config{TLS: c.clients.client("operator")})
 		waiting, cancel := context.WithCancel(ctx)

@@ -33,9 +33,7 @@ func TestNewsIsPrompt(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			if _, err := file.SetContents(ctx, []byte("x")); err != nil {
-				t.Fatal(err)
-			}
+			must(file.SetContents(ctx, []byte("x")))(t)
 			if d := time.Since(began); d > prompt {
 				t.Errorf("a change waited %v for a cache whose client is well", d)
 			}
@@ -46,18 +44,14 @@ func TestNewsIsPrompt(t *testing.T) {
 		lock := acquire(t, ctx, open(t, ctx, listener, path, 0))
 		<-time.After(3 * time.Second)
 		began := time.Now()
-		if err := author.BreakLock(ctx, path, "a test", false); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, author.BreakLock(ctx, path, "a test", false))
 		if <-lock.Context().Done(); time.Since(began) > prompt {
 			t.Errorf("its holder heard of the loss after %v", time.Since(began))
 		}
 		_ = lock.Release(ctx) // it is lost
 		<-time.After(3 * time.Second)
 		began = time.Now()
-		if err := author.EndSession(ctx, listener.Session(), "a test"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, author.EndSession(ctx, listener.Session(), "a test"))
 		if <-listener.Done(); time.Since(began) > prompt {
 			t.Errorf("the client heard of its end after %v", time.Since(began))
 		}
@@ -84,22 +78,16 @@ func TestSuccessorWritesAtOnce(t *testing.T) {
 				next := dial(t, ctx, c, "next", client.Config{As: "p"})
 				file := open(t, ctx, holder, path, 0)
 				lock := acquire(t, ctx, file)
-				if _, err := file.SetContents(ctx, []byte("holder")); err != nil {
-					t.Fatal(err)
-				}
+				must(file.SetContents(ctx, []byte("holder")))(t)
 				if _, _, err := file.Contents(ctx); err != nil {
 					t.Fatal(err)
 				}
 				its := open(t, ctx, next, path, 0)
 				began := time.Now()
-				if err := take(ctx, operator, holder); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, take(ctx, operator, holder))
 				<-lock.Context().Done()
 				for i := range 3 { // the holder works on, and releases nothing
-					if _, err := its.SetContents(ctx, []byte("next")); err != nil {
-						t.Fatal(err)
-					}
+					must(its.SetContents(ctx, []byte("next")))(t)
 					if d := time.Since(began); d > prompt {
 						t.Errorf("write %d was done %v after the lock was taken away", i, d)
 					}

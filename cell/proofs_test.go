@@ -44,9 +44,7 @@ func TestInventedSequencers(t *testing.T) {
 		if first == "valid" || ask(absent) != first || ask(guessed) != first {
 			t.Errorf("of a lock that is held: %s; of none: %s; of another token: %s", first, ask(absent), ask(guessed))
 		}
-		if told := ask(held); told != "valid" {
-			t.Errorf("the holder's own sequencer, shown by another: %s", told)
-		}
+		equal(t, ask(held), "valid", "the holder's own sequencer, shown by another: %s")
 		checker, err := server.CachingChecker(client.MaxCheckAge)
 		c.clients.check(err)
 		defer checker.Close()
@@ -66,9 +64,7 @@ func TestInventedSequencers(t *testing.T) {
 		c.clients.check(err)
 		refused("while it knows that the right one is valid")
 		c.FailOver()
-		if told := ask(held); told != "valid" {
-			t.Errorf("under another master: %s", told)
-		}
+		equal(t, ask(held), "valid", "under another master: %s")
 	})
 }
 
@@ -134,9 +130,7 @@ func TestMetadataNeedsTheRightToRead(t *testing.T) {
 		}
 		withheld := api.Stat{Path: path, Kind: api.File, Withheld: true}
 		for range 2 { // the second time of a cache, if it were there
-			if got := find(mallory); got != withheld {
-				t.Errorf("mallory lists %+v", got)
-			}
+			equal(t, find(mallory), withheld, "mallory lists %+v")
 		}
 		if got := find(alice); got.Withheld || got.Size != 4 || got.Checksum == 0 || got.Content == 0 || got.ACL.Read != "a" {
 			t.Errorf("alice lists %+v", got)

@@ -28,15 +28,11 @@ func TestQuotasAreMeasured(t *testing.T) {
 		root := dial(t, ctx, c, "root", client.Config{As: "root"})
 		much, little := dial(t, ctx, c, "much", client.Config{As: "much"}), dial(t, ctx, c, "little", client.Config{As: "little"})
 		for _, principal := range []string{"much", "little"} {
-			if err := root.SetPrincipalQuota(ctx, principal, api.Quota{Nodes: 10, Bytes: 100, Sessions: 2, Handles: 8, Waiters: 4}); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, root.SetPrincipalQuota(ctx, principal, api.Quota{Nodes: 10, Bytes: 100, Sessions: 2, Handles: 8, Waiters: 4}))
 		}
 		for i := range 5 {
 			h := open(t, ctx, much, fmt.Sprintf("/ls/local/much-%d", i), 0)
-			if _, err := h.SetContents(ctx, make([]byte, 15)); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, make([]byte, 15)))(t)
 			if i < 1 {
 				open(t, ctx, little, "/ls/local/little", 0)
 			}
@@ -60,15 +56,11 @@ func TestQuotasAreMeasured(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
 		if err := root.SetPrincipalQuota(ctx, "much", api.Quota{Nodes: 4}); err != nil { // fewer than it has
 			t.Fatal(err)
 		}
-		if now := shares()["nodes"]; now != 0.5 {
-			t.Errorf("nodes is %v at once: all principals were looked at again for every page", now)
-		}
+		equal(t, shares()["nodes"], 0.5, "nodes is %v at once: all principals were looked at again for every page")
 		time.Sleep(11 * time.Second)
 		if now := shares(); now["nodes"] != 1.25 || now["waiters"] != 0 {
 			t.Errorf("%v; want 1.25 of the nodes, and nobody who waits", now)

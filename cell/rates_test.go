@@ -24,17 +24,10 @@ func TestRefusedForTheirRateIsTriedAgain(t *testing.T) {
 		file := open(t, ctx, cl, "/ls/local/file", 0)
 		began := time.Now()
 		for range calls {
-			if _, err := file.Stat(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(file.Stat(ctx))(t)
 		}
-		lock, err := file.Acquire(ctx, api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		lock := must(file.Acquire(ctx, api.Exclusive))(t)
+		noErr(t, lock.Release(ctx))
 		if took, least := time.Since(began), (calls/rate-1)*time.Second; took < least || took > 3*least {
 			t.Errorf("%d calls, at %d a second, took %v", calls, rate, took)
 		}

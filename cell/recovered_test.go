@@ -25,22 +25,11 @@ import (
 // recoverFrom returns the backup that chubbyctl cell recover makes of the freshest of these data directories.
 func recoverFrom(t *testing.T, ctx context.Context, directories ...string) *backup.Backup {
 	t.Helper()
-	list, err := recovery.Look(ctx, directories)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := list[0].State(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(recovery.Look(ctx, directories))(t)
+	state := must(list[0].State(ctx, nil))(t)
 	var out bytes.Buffer
-	if err := backup.Write(&out, state, time.Now().Unix(), list[0].Replica); err != nil {
-		t.Fatal(err)
-	}
-	b, err := backup.Read(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, backup.Write(&out, state, time.Now().Unix(), list[0].Replica))
+	b := must(backup.Read(&out))(t)
 	return b
 }
 
@@ -76,9 +65,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 	next := dial(t, m.ctx, c, "next", client.Config{Dialer: m.dialer("next")})
 	take := func(h *client.Handle) *client.Lock {
 		l := acquire(t, m.ctx, h)
-		if err := m.guardsSay(l.Sequencer().String()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.guardsSay(l.Sequencer().String()))
 		m.newest = l.Token()
 		return l
 	}
@@ -87,9 +74,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 		m.handles = append(m.handles, h)
 		l := take(h)
 		m.known = append(m.known, l.Sequencer().String())
-		if err := l.Release(m.ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Release(m.ctx))
 	}
 	open(t, m.ctx, m.holder, "/ls/local/file", 0)
 	m.old = rawSession(t, m.ctx, c, c.Master())
@@ -104,9 +89,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 		l := take(open(t, m.ctx, next, fmt.Sprintf("/ls/local/l%03d", i), 0))
 		m.issued = append(m.issued, l.Sequencer().String())
 		if i%2 == 0 { // the others are held to the end
-			if err := l.Release(m.ctx); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, l.Release(m.ctx))
 		}
 	}
 	for id := range directories {
@@ -163,9 +146,7 @@ func TestForcedRecovery(t *testing.T) {
 				if err := m.guardsSay(m.issued[i]); !errors.Is(err, api.BadSequencer) {
 					t.Fatalf("the guard lets in %s after one of the recovered cell: %v", m.issued[i], err)
 				}
-				if err := l.Release(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Release(ctx))
 			}
 			if round == 0 {
 				c.Restart(c.FailOver())

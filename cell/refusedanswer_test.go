@@ -34,15 +34,10 @@ func answerIsRefused(t *testing.T, ctx context.Context, c *celltest.Cell, givenU
 	holder := dial(t, ctx, c, "holder", client.Config{NoCache: true})
 	acquire(t, ctx, open(t, ctx, holder, "/ls/local/lock", 0))
 	process, err := client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("process"), Clock: celltest.Clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = process.Close() }()
 	session := func() *client.Client {
-		one, err := process.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must(process.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock}))(t)
 		return one
 	}
 	author := session()
@@ -109,14 +104,10 @@ func TestCreationIsDoneThoughItsSessionEnds(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		operator := dial(t, ctx, c, "operator", client.Config{})
 		k, err := client.Keep(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("kept"), Clock: celltest.Clock, NoCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer func() { _ = k.Close(ctx) }()
 		var session *client.Client
-		if err := k.Do(ctx, func(c *client.Client) error { session = c; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, k.Do(ctx, func(c *client.Client) error { session = c; return nil }))
 		var beside sync.WaitGroup
 		beside.Go(func() { _, _ = operator.Put(ctx, "/ls/local/other", nil) }) // its entry is under way for a second
 		time.Sleep(100 * time.Millisecond)

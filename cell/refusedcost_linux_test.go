@@ -71,9 +71,7 @@ func costOf(t *testing.T, do func()) cost {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 		return int64(m.TotalAlloc), time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	memory, processor := used()

@@ -15,9 +15,7 @@ import (
 func (w *rights) cachingStranger(path string) (caller *pb.Caller, grant uint64) {
 	w.t.Helper()
 	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "stranger", MayCache: true})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 	_, err = w.chubby.Open(w.t.Context(), &pb.OpenRequest{Caller: caller, Mutation: w.mutation(), Path: path, Read: true})
 	if !errors.Is(pb.Error(err), api.PermissionDenied) {
@@ -67,9 +65,7 @@ func TestRefusedOpenTellsNothing(t *testing.T) {
 					}
 					h := w.open(operator, &pb.OpenRequest{Path: path, Write: true})
 					_, err := w.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: operator, Mutation: w.mutation(), Handle: h, Contents: []byte("a")})
-					if err != nil {
-						t.Error(err)
-					}
+					report(t, err)
 				}()
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()

@@ -19,9 +19,7 @@ func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
 			}
 		}
 		begun := &pb.RestoreRequest{Caller: w.session("operator"), Mutation: w.mutation(), Begin: &pb.RestoreBegin{Cell: "local", CellId: strings.Repeat("0", 32), Level: 1, Counter: 9, Nodes: 1}}
-		if _, err := w.chubby.Restore(t.Context(), begun); err != nil {
-			t.Fatal(err)
-		}
+		must(w.chubby.Restore(t.Context(), begun))(t)
 		status, err := pb.NewCellClient(w.conn).Status(t.Context(), &pb.StatusRequest{})
 		if err != nil || len(status.GetActs()) != 1 {
 			t.Fatalf("%v; under way are %v", err, status.GetActs())
@@ -33,8 +31,6 @@ func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
 		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of + 1}); api.CodeOf(pb.Error(err)) != api.NotFound {
 			t.Errorf("an operator, the restore of another session: %v", err)
 		}
-		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of}); err != nil {
-			t.Error("an operator:", err)
-		}
+		report(t, errOf(w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of})), "an operator")
 	})
 }

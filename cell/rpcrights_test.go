@@ -205,10 +205,7 @@ func TestEveryFieldOfATxnIsAskedFor(t *testing.T) {
 				if _, err := w.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}); err != nil {
 					t.Fatal(err)
 				}
-				held, err := w.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: caller, Handle: handle})
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := must(w.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: caller, Handle: handle}))(t)
 				sequencer = held.GetSequencer()
 			}
 			w.mutation()
@@ -297,9 +294,7 @@ func startRights(t *testing.T) *rights {
 	t.Helper()
 	c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.InsecurePrincipals = true })
 	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	w := &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
 	w.prepare()
@@ -311,10 +306,7 @@ func (w *rights) prepare() {
 	t := w.t
 	t.Helper()
 	operator := w.session("operator")
-	sessions, err := w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sessions := must(w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{}))(t)
 	w.other = sessions.GetSessions()[0].GetParty().GetSession()
 	w.open(operator, &pb.OpenRequest{Path: closedFile, Write: true, Create: pb.Create_CREATE_MAY})
 	w.open(operator, &pb.OpenRequest{Path: handleFile, Write: true, Create: pb.Create_CREATE_MAY})
@@ -323,12 +315,9 @@ func (w *rights) prepare() {
 	}
 	for path, change := range map[string]string{handleFile: "stranger", closedFile: "operator", "/ls/local": "operator"} {
 		handle := w.open(operator, &pb.OpenRequest{Path: path, ChangeAcl: true})
-		_, err := w.chubby.SetACL(t.Context(), &pb.SetACLRequest{
+		must(w.chubby.SetACL(t.Context(), &pb.SetACLRequest{
 			Caller: operator, Mutation: w.mutation(), Handle: handle, Acl: &pb.ACL{Read: "operator", Write: "operator", Change: change},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 }
 
@@ -336,9 +325,7 @@ func (w *rights) prepare() {
 func (w *rights) session(principal string) *pb.Caller {
 	w.t.Helper()
 	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: fmt.Appendf(nil, "%16d", w.mutation().GetNumber()), LeaseNs: int64(api.MaxLease), As: principal})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 }
 
@@ -346,10 +333,7 @@ func (w *rights) session(principal string) *pb.Caller {
 func (w *rights) open(caller *pb.Caller, q *pb.OpenRequest) []byte {
 	w.t.Helper()
 	q.Caller, q.Mutation = caller, w.mutation()
-	reply, err := w.chubby.Open(w.t.Context(), q)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	reply := must(w.chubby.Open(w.t.Context(), q))(w.t)
 	return reply.GetHandle()
 }
 

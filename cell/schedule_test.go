@@ -65,24 +65,17 @@ func TestScheduledBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	place := &shelf{dir: dir}
 	others := strings.Split("local-copy.backup, local-b-20000101T000000Z-00112233.backup, local-20000101T000000Z.backup, notes", ", ")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(dir, 0o700))
 	add := func(names ...string) {
 		for _, name := range names {
-			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		}
 	}
 	add(others...)
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		write(t, ctx, c, "contents")
 		taken := func() (names []string) {
-			all, err := place.List(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must(place.List(ctx))(t)
 			for _, name := range all {
 				if !slices.Contains(others, name) {
 					names = append(names, name)
@@ -126,9 +119,7 @@ func TestScheduledBackups(t *testing.T) {
 		}
 		for _, name := range taken() {
 			f, err := os.Open(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			b, err := backup.Read(f)
 			if err != nil || b.Cell != "local" || b.Nodes < 2 {
 				t.Errorf("%s: %v, %+v", name, err, b)
@@ -136,16 +127,12 @@ func TestScheduledBackups(t *testing.T) {
 			_ = f.Close()
 		}
 
-		if err := os.Rename(dir, dir+".away"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Rename(dir, dir+".away"))
 		time.Sleep(5*time.Minute + 10*time.Second)
 		if n := place.failed.Load(); n != 2 { // one minute and three after the first, which had not to look any more
 			t.Errorf("it was looked %d times whether the place is back", n)
 		}
-		if err := os.Rename(dir+".away", dir); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Rename(dir+".away", dir))
 		time.Sleep(4 * time.Minute) // it tries again
 		is("the place is back", 3)
 		if n := len(all); n != 6 {
@@ -171,9 +158,7 @@ func TestBackupAfterARestore(t *testing.T) {
 		time.Sleep(time.Minute)
 		b := takeBackup(t, ctx, operator)
 		is("before", 1)
-		if _, err := client.Restore(ctx, operator, sourceOf(b), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(client.Restore(ctx, operator, sourceOf(b), nil))(t)
 		time.Sleep(10 * time.Second)
 		is("after a restore", 2)
 		c.Restart(c.FailOver())
@@ -235,9 +220,7 @@ func TestUnfinishedBackupsAreRemoved(t *testing.T) {
 		}
 		add := func(names ...string) {
 			for _, name := range names {
-				if err := os.WriteFile(filepath.Join(place.dir, name), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, os.WriteFile(filepath.Join(place.dir, name), nil, 0o600))
 			}
 		}
 		add(append(stays[1:], left)...)
@@ -266,9 +249,7 @@ func TestBackupWhoseAnswerIsLost(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		time.Sleep(30 * time.Second)
 		failures := c.Replica(c.Master()).BackupFailures
-		if n := failures(); n != 1 {
-			t.Errorf("%d failures", n)
-		}
+		equal(t, failures(), 1, "%d failures")
 		time.Sleep(2 * time.Minute)
 		if names, err := place.List(ctx); failures() != 0 || len(names) != 1 || err != nil {
 			t.Errorf("after it was looked for, there are %d failures, and %q, %v", failures(), names, err)

@@ -43,9 +43,7 @@ func TestLogOfEndedSessions(t *testing.T) {
 		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 		closed := dial(t, ctx, c, "closed", client.Config{As: "alice"})
 		expired := dial(t, ctx, c, "expired", client.Config{As: "bob"})
-		if err := closed.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, closed.Close(ctx))
 		c.Expire(expired.Session())
 		synctest.Wait()
 		text := log.String()

@@ -110,15 +110,10 @@ func TestSignsOfLife(t *testing.T) {
 		inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 			const sessions, minutes = 50, 5
 			shared, err := client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("many"), Clock: celltest.Clock})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			var all []*client.Client
 			for range sessions {
-				cl, err := shared.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock})
-				if err != nil {
-					t.Fatal(err)
-				}
+				cl := must(shared.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock}))(t)
 				all = append(all, cl)
 			}
 			<-time.After(minutes * time.Minute)

@@ -18,10 +18,7 @@ import (
 // membersAre returns the replicas of a cell in one line.
 func membersAre(t *testing.T, ctx context.Context, c *client.Client) string {
 	t.Helper()
-	members, err := c.Cell().Members(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	members := must(c.Cell().Members(ctx))(t)
 	var words []string
 	for _, m := range members {
 		words = append(words, strings.TrimSpace(m.ID+" "+m.Phase))
@@ -55,16 +52,10 @@ func TestSpare(t *testing.T) {
 		joined := joins(ctx, c, "r6")
 		time.Sleep(time.Second)
 		add := client.MemberChange{Add: "r6", Raft: "r6:7431", Spare: true}
-		if err := client.ChangeMembers(ctx, by, add, func([]client.Member) {}); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.ChangeMembers(ctx, by, add, nil); !errors.Is(err, api.Exists) {
-			t.Errorf("added again: %v", err)
-		}
+		noErr(t, client.ChangeMembers(ctx, by, add, func([]client.Member) {}))
+		fails(t, client.ChangeMembers(ctx, by, add, nil), api.Exists, "added again")
 		add.Remove = "r1"
-		if err := client.ChangeMembers(ctx, by, add, nil); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("a spare that replaces somebody: %v", err)
-		}
+		fails(t, client.ChangeMembers(ctx, by, add, nil), api.InvalidArgument, "a spare that replaces somebody")
 		const standsBy = "r1, r2, r3, r4, r5, r6 spare"
 		becomes(t, ctx, by, standsBy, 0) // the replica that is asked may be behind
 		status, err := by.Cell().Status(ctx)
@@ -79,20 +70,14 @@ func TestSpare(t *testing.T) {
 		time.Sleep(long - 20*time.Second)
 		c.Restart(dead)
 		time.Sleep(long + 30*time.Second)
-		if got := membersAre(t, ctx, by); got != standsBy {
-			t.Errorf("a replica came back in time, and the replicas are %s", got)
-		}
+		equal(t, membersAre(t, ctx, by), standsBy, "a replica came back in time, and the replicas are %s")
 		c.Kill(dead)
 		time.Sleep(long - 25*time.Second)
-		if got := membersAre(t, ctx, by); got != standsBy {
-			t.Errorf("the spare did not stand by: %s", got)
-		}
+		equal(t, membersAre(t, ctx, by), standsBy, "the spare did not stand by: %s")
 		c.Restart(c.FailOver())
 		want := strings.Replace("r1, r2, r3, r4, r5, r6", dead+", ", "", 1)
 		becomes(t, ctx, by, want, 5*time.Second)
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		if err := c.TryRestart(ctx, dead); err == nil {
 			<-c.Replica(dead).Done()
 			err = c.Replica(dead).Err()
@@ -101,9 +86,7 @@ func TestSpare(t *testing.T) {
 			}
 		}
 		c.FailOver()
-		if got := read(ctx, c); got != "before" {
-			t.Errorf("the contents are %q", got)
-		}
+		equal(t, read(ctx, c), "before", "the contents are %q")
 	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
 }
 
@@ -116,13 +99,9 @@ func TestSpareThatCannot(t *testing.T) {
 		for i, id := range []string{"r4", "r5"} {
 			waiting = append(waiting, joins(stop, c, id))
 			time.Sleep(time.Second)
-			if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431", Spare: true}, nil); err != nil {
-				t.Fatal(i, err)
-			}
+			noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431", Spare: true}, nil), i)
 		}
-		if err := client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r5"}, func([]client.Member) {}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r5"}, func([]client.Member) {}))
 		if err := <-waiting[1]; !errors.Is(err, cell.ErrRefused) {
 			t.Errorf("a spare that was removed: %v", err)
 		}
@@ -132,9 +111,7 @@ func TestSpareThatCannot(t *testing.T) {
 		}
 		c.Kill("r3")
 		time.Sleep(time.Minute)
-		if got := membersAre(t, ctx, by); got != "r1, r2, r3, r4 spare" {
-			t.Errorf("the replicas are %s", got)
-		}
+		equal(t, membersAre(t, ctx, by), "r1, r2, r3, r4 spare", "the replicas are %s")
 		joined := joins(ctx, c, "r4") // with its directory
 		becomes(t, ctx, by, "r1, r2, r4", 0)
 		if err := <-joined; err != nil {
@@ -149,9 +126,7 @@ func TestSpareIsAudited(t *testing.T) {
 		root := as(t, ctx, c, "root")
 		joined := joins(ctx, c, "r4")
 		time.Sleep(time.Second)
-		if err := client.ChangeMembers(ctx, root, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, root, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, nil))
 		for _, r := range records() {
 			if r.Principal != "root" {
 				t.Errorf("before: %+v", r)
@@ -159,9 +134,7 @@ func TestSpareIsAudited(t *testing.T) {
 		}
 		c.Kill("r3")
 		becomes(t, ctx, root, "r1, r2, r4", 5*time.Second)
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		all := records()
 		if len(all) != 1 {
 			t.Fatalf("there are %+v", all)

@@ -32,8 +32,6 @@ func TestOneVisibleNameIsOneNode(t *testing.T) {
 		if _, _, err := cl.Get(ctx, decomposed); !errors.Is(err, api.NotFound) {
 			t.Errorf("Get: %v", err)
 		}
-		if err := held.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, held.Release(ctx))
 	})
 }

@@ -43,9 +43,7 @@ func TestStopEndsThoughTheDiskHangs(t *testing.T) {
 		}
 		close(hangs)
 		<-r.Done()
-		if err := r.Stop(t.Context()); err != nil {
-			t.Errorf("once it has stopped: %v", err)
-		}
+		report(t, r.Stop(t.Context()), "once it has stopped")
 	})
 }
 
@@ -62,9 +60,7 @@ func TestStopDoesNotKeepTheMastership(t *testing.T) {
 		was := masterOf(replicas)
 		conn, err := grpc.NewClient("passthrough:///"+was+":client", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(_ context.Context, address string) (net.Conn, error) { return dial(address, time.Second) }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer func() { _ = conn.Close() }()
 		if _, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, pb.Cell_Locate_FullMethodName); err != nil { // sends no request
 			t.Fatal(err)
@@ -81,8 +77,6 @@ func TestStopDoesNotKeepTheMastership(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("the cell had no other master for %v", took)
 		}
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		report(t, <-stopped)
 	})
 }

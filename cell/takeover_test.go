@@ -95,9 +95,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 				from := masterOf(replicas)
 				to := map[string]string{"r1": "r2", "r2": "r3", "r3": "r1"}[from]
 				refuseChanges(replicas[to], 1)
-				if err := replicas[from].Transfer(t.Context(), to); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, replicas[from].Transfer(t.Context(), to))
 				testbed.Await(t, to+" leading", func() bool { _, leads := replicas[to].leads(); return leads })
 				testbed.Pass(DefaultElectionTimeout)
 				for id, r := range replicas {
@@ -139,9 +137,7 @@ func TestOneHandOverAtATime(t *testing.T) {
 			t.Errorf("a second hand-over: %v", err)
 		}
 		<-r.handing
-		if err := r.Transfer(t.Context(), ""); err != nil {
-			t.Errorf("after the first: %v", err)
-		}
+		report(t, r.Transfer(t.Context(), ""), "after the first")
 	})
 }
 
@@ -159,9 +155,7 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 		if now := r.master.Load(); now != m || m.Context().Err() != nil {
 			t.Errorf("old news made an end of epoch %d, which goes on in Raft", m.Epoch())
 		}
-		if r.Err() != nil {
-			t.Error(r.Err())
-		}
+		report(t, r.Err())
 	})
 }
 

@@ -65,10 +65,7 @@ func TestNoFirstLeaseOfADeadSession(t *testing.T) {
 				t.Errorf("%s was measured %d times; want %d", name, n, want)
 			}
 		}
-		o, err := late.Cell().Overview(ctx, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(late.Cell().Overview(ctx, 1))(t)
 		for _, p := range o.Takeovers[0].Phases {
 			if p.Unfinished || p.Name == "first_lease" {
 				t.Errorf("two minutes after the take-over it has the phase %+v", p)

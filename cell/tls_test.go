@@ -43,9 +43,7 @@ func newAuthority(t testing.TB) authority {
 
 func (a authority) check(err error) {
 	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	noErr(a.t, err)
 }
 
 // put writes a certificate. The other side's certificates are signed by another authority, if that is not nil.
@@ -116,9 +114,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("the sessions are %+v, %v", sessions, err)
 		}
 		other := dial(t, ctx, c.Cell, "bob", client.Config{TLS: c.clients.client("bob")})
-		if _, err := open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
-			t.Errorf("the lock: %v", err)
-		}
+		fails(t, errOf(open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive)), api.LockHeld, "the lock")
 	})
 }
 
@@ -248,9 +244,7 @@ func TestTLSRotation(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			c.Restart(c.FailOver()) // connections are made anew
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	}, func(cfg *cell.Config) {
 		i := int(cfg.ID[1] - '1')
 		if serving[i] == (certs.Files{}) { // else it is started again
@@ -266,9 +260,7 @@ func TestTLSHalfAHandshake(t *testing.T) {
 		for name, first := range map[string][]byte{"nothing": nil, "a byte": {22}, "half a record": {22, 3, 1, 2, 0, 1}} {
 			conn, err := c.DialFrom("stranger")(ctx, c.Master()+":7421")
 			c.clients.check(err)
-			if _, err := conn.Write(first); err != nil {
-				t.Fatal(err)
-			}
+			must(conn.Write(first))(t)
 			began := time.Now()
 			_, _ = io.ReadAll(conn) // ends when the replica closes it
 			if took := time.Since(began); took > 6*time.Second {
@@ -294,9 +286,7 @@ func TestTLSCutsOffTheExpired(t *testing.T) {
 		if _, err := pb.NewCellClient(short).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err == nil {
 			t.Error("it is served after its certificate has expired")
 		}
-		if _, err := pb.NewCellClient(long).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err != nil {
-			t.Error("another is cut off, too:", err)
-		}
+		report(t, errOf(pb.NewCellClient(long).Locate(ctx, &pb.LocateRequest{Cell: "local"})), "another is cut off, too")
 	})
 }
 
@@ -305,9 +295,7 @@ func TestTLSBindsSessions(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		alice, again, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
 		session, err := pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 		for name, one := range map[string]struct {
 			over *frames.Link
@@ -363,16 +351,11 @@ func TestTLSOverGRPC(t *testing.T) {
 			return pb.NewChubbyClient(conn)
 		}
 		alice, bob := over(c.clients.client("alice")), over(c.clients.client("bob"))
-		session, err := alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := must(alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)}))(t)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 		if _, err := bob.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
 			t.Errorf("bob keeps alice's session alive: %v", err)
 		}
-		if _, err := alice.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller}); err != nil {
-			t.Errorf("alice keeps hers alive: %v", err)
-		}
+		report(t, errOf(alice.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller})), "alice keeps hers alive")
 	})
 }

@@ -41,9 +41,7 @@ func TestTLSAuthoritiesStayApart(t *testing.T) {
 		if err := connect(c.replicas.client("mallory")); !errors.Is(err, api.Unauthenticated) {
 			t.Errorf("a certificate by the replicas' authority counts for a client: %v", err)
 		}
-		if err := connect(c.clients.client("alice")); err != nil {
-			t.Error("of a client as before:", err)
-		}
+		report(t, connect(c.clients.client("alice")), "of a client as before")
 		if why := "have an authority in common"; !strings.Contains(strings.Join(logged.Take(), ""), why) {
 			t.Errorf("the log does not say that the files %s", why)
 		}

@@ -81,13 +81,9 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 		}
 		old.CA = next[0].file // so that the client believes the servers
 		_, err = client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("bob"), Clock: celltest.Clock, TLS: old})
-		if !errors.Is(err, api.Unauthenticated) {
-			t.Errorf("a certificate of the old authority: %v", err)
-		}
+		fails(t, err, api.Unauthenticated, "a certificate of the old authority")
 		c.Restart(c.FailOver())
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	}, func(cfg *cell.Config) {
 		own, again := files[cfg.ID]
 		if !again { // else it is started again
@@ -95,9 +91,7 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 			for i, port := range []string{"client", "peer"} {
 				authority, err := os.ReadFile(own[i].CA)
 				own[i].CA, own[i].CRL = filepath.Join(dir, cfg.ID+"-"+port+"-ca.crt"), ""
-				if err := errors.Join(err, os.WriteFile(own[i].CA, authority, 0o600)); err != nil {
-					t.Error(err)
-				}
+				report(t, errors.Join(err, os.WriteFile(own[i].CA, authority, 0o600)))
 			}
 			files[cfg.ID] = own
 		}

@@ -25,9 +25,7 @@ import (
 func locate(t *testing.T, address string) (*grpc.ClientConn, error) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{})
@@ -58,17 +56,13 @@ func tooManyConnections(t *testing.T, all, each int, why string) {
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
 		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, MaxConnections: all, MaxConnectionsPerAddress: each, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = r.Stop(t.Context()) }()
 	address := r.cfg.ClientListener.Addr().String()
 	var open []*grpc.ClientConn
 	for range most {
 		conn, err := locate(t, address)
-		if err != nil {
-			t.Errorf("a connection: %v", err)
-		}
+		report(t, err, "a connection")
 		open = append(open, conn)
 	}
 	conn, err := locate(t, address)
@@ -78,10 +72,7 @@ func tooManyConnections(t *testing.T, all, each int, why string) {
 	_ = conn.Close()
 	var flood []net.Conn
 	for range 3 * wire.MaxRefused {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", address))(t)
 		flood = append(flood, conn)
 	}
 	testbed.Await(t, "the flood to be refused", func() bool { return counted(t, r, "chubby_client_connections_refused_total") >= 3*wire.MaxRefused })
@@ -89,9 +80,7 @@ func tooManyConnections(t *testing.T, all, each int, why string) {
 		t.Errorf("%d connections are open, and %d refused ones are kept", open, refused)
 	}
 	for _, conn := range open {
-		if _, err := pb.NewCellClient(conn).Locate(t.Context(), &pb.LocateRequest{}); err != nil {
-			t.Errorf("an earlier connection: %v", err)
-		}
+		report(t, errOf(pb.NewCellClient(conn).Locate(t.Context(), &pb.LocateRequest{})), "an earlier connection")
 	}
 	for _, conn := range flood { // also those that this side does not close
 		_ = conn.SetReadDeadline(time.Now().Add(3 * wire.RefusedFor))

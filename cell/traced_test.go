@@ -70,9 +70,7 @@ func TestTracesAreBounded(t *testing.T) {
 				begun++
 			}
 		}
-		if begun != maxTraced {
-			t.Errorf("%d calls are traced in a second, want %d", begun, maxTraced)
-		}
+		equal(t, begun, maxTraced, "%d calls are traced in a second")
 		*now = now.Add(time.Second)
 	}
 }
@@ -106,9 +104,7 @@ func TestExemplars(t *testing.T) {
 		"two": locks.of("/a").waits.(interface{ Write(*dto.Metric) error }),
 	} {
 		var m dto.Metric
-		if err := collect.Write(&m); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, collect.Write(&m))
 		var got []string
 		for _, b := range m.GetHistogram().GetBucket() {
 			if e := b.GetExemplar(); e != nil {

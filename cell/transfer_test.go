@@ -37,9 +37,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 				h := open(t, ctx, cl, "/ls/local/f", 0)
 				from, dead := c.Master(), other(c)
 				trouble.make(c, dead)
-				if _, err := h.SetContents(ctx, []byte("so that it is behind")); err != nil {
-					t.Fatal(err)
-				}
+				must(h.SetContents(ctx, []byte("so that it is behind")))(t)
 				time.Sleep(2 * time.Minute) // Raft contacts it less and less often
 				for range 3 {
 					began := time.Now()
@@ -50,9 +48,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 						t.Errorf("that took %v", took)
 					}
 					began = time.Now()
-					if _, err := h.SetContents(ctx, []byte("x")); err != nil {
-						t.Fatal(err)
-					}
+					must(h.SetContents(ctx, []byte("x")))(t)
 					if took := time.Since(began); took > 100*time.Millisecond {
 						t.Errorf("after a hand-over to a replica that was %s, a write took %v", trouble.name, took)
 					}
@@ -62,9 +58,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 				next := c.Master()
 				c.Rejoin(from)
 				time.Sleep(5 * time.Second)
-				if err := c.Replica(next).Transfer(ctx, from); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, c.Replica(next).Transfer(ctx, from))
 				began := time.Now()
 				if _, err := h.SetContents(ctx, []byte("y")); err != nil || c.Master() != from {
 					t.Errorf("handed back: %v, the master is %s", err, c.Master())
@@ -113,9 +107,7 @@ func TestTransfersUnderLoad(t *testing.T) {
 		}
 		close(stop)
 		for range 4 {
-			if err := <-failed; err != nil {
-				t.Error(err)
-			}
+			report(t, <-failed)
 		}
 	})
 }

@@ -15,29 +15,20 @@ import (
 // A flood of connections to the http port that send nothing is bounded, and
 // another client's request is answered meanwhile.
 func TestFloodOfTheHTTPPort(t *testing.T) {
-	r, err := Start(t.Context(), Config{
+	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
 		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer func() { _ = r.Stop(t.Context()) }()
 	address := r.cfg.HTTPListener.Addr().String()
 	ask := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 2 {
 		var flood []net.Conn
 		for range maxHTTPConns + 1 {
-			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must(net.Dial("tcp", address))(t)
 			flood = append(flood, conn)
 		}
-		answer, err := ask.Get("http://" + address + "/healthz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must(ask.Get("http://" + address + "/healthz"))(t)
 		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
 			t.Errorf("a health check meanwhile: %s, %v", answer.Status, err)
 		}

@@ -26,9 +26,7 @@ func TestTxnKeepsEveryCondition(t *testing.T) {
 		lost := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lost", 0))
 		valid := acquire(t, ctx, open(t, ctx, cl, "/ls/local/valid", 0))
 		stale := client.IfSequencer(lost.Sequencer())
-		if err := lost.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, lost.Release(ctx))
 		for what, two := range map[string][]client.WriteOption{
 			"sequencers":  {stale, client.IfSequencer(valid.Sequencer())},
 			"generations": {client.IfGeneration(a.Content + 1), client.IfGeneration(a.Content)},
@@ -58,22 +56,16 @@ func TestTxnAgainAfterDoubt(t *testing.T) {
 		cl := dial(t, ctx, c, "a", client.Config{Dialer: c.Lossy("a", func(method string) bool {
 			return loses.Load() && (strings.HasSuffix(method, "/Txn") || strings.HasSuffix(method, "/Cancel"))
 		}), CallTimeout: 2 * time.Second})
-		if err := cl.MkdirAll(ctx, "/ls/local/d"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cl.MkdirAll(ctx, "/ls/local/d"))
 		was, _ := putText(t, ctx, cl, "/ls/local/d/a", "0"), putText(t, ctx, cl, "/ls/local/d/b", "0")
 		_ = contentsOf(t, ctx, cl, "/ls/local/d/a") + contentsOf(t, ctx, cl, "/ls/local/d/b")
 		txn := cl.Txn().Put("/ls/local/d/a", []byte("1"), client.IfGeneration(was.Content)).Put("/ls/local/d/b", []byte("1"))
 		loses.Store(true)
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if _, err := txn.Commit(short); !errors.Is(err, api.Uncertain) {
-			t.Fatal(err)
-		}
+		mustFail(t, errOf(txn.Commit(short)), api.Uncertain)
 		time.AfterFunc(5*time.Second, func() { loses.Store(false) })
-		if _, err := txn.Commit(ctx); !errors.Is(err, api.GenerationMismatch) {
-			t.Errorf("the second time: %v", err)
-		}
+		fails(t, errOf(txn.Commit(ctx)), api.GenerationMismatch, "the second time")
 		for _, path := range []string{"/ls/local/d/a", "/ls/local/d/b"} {
 			for range 2 {
 				if is := contentsOf(t, ctx, cl, path); is != "1" {
@@ -98,15 +90,9 @@ func TestPutCreatesOnASequencer(t *testing.T) {
 		if _, is, _ := cl.Get(ctx, "/ls/local/file"); err != nil || stat.Content == 0 || stat.Content != is.Content || stat.Size != 1 {
 			t.Errorf("%+v, %v; it is %+v", stat, err, is)
 		}
-		if _, err := cl.Put(ctx, "/ls/local/file", []byte("2"), absent, holding); !errors.Is(err, api.GenerationMismatch) {
-			t.Error("the second time:", err)
-		}
-		if err := lock.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := cl.Put(ctx, "/ls/local/late", nil, absent, holding); !errors.Is(err, api.BadSequencer) {
-			t.Error("without the lock:", err)
-		}
+		fails(t, errOf(cl.Put(ctx, "/ls/local/file", []byte("2"), absent, holding)), api.GenerationMismatch, "the second time")
+		noErr(t, lock.Release(ctx))
+		fails(t, errOf(cl.Put(ctx, "/ls/local/late", nil, absent, holding)), api.BadSequencer, "without the lock")
 		if is := contentsOf(t, ctx, cl, "/ls/local/file") + contentsOf(t, ctx, cl, "/ls/local/late"); is != "1absent" {
 			t.Errorf("the files have %q", is)
 		}
@@ -122,9 +108,7 @@ func TestAliasMakesNoLongerNames(t *testing.T) {
 		below := "/ls/local"
 		for range 4 {
 			below += "/" + strings.Repeat("x", 200)
-			if err := cl.MkdirAll(ctx, below); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, cl.MkdirAll(ctx, below))
 		}
 		long := below + "/" + strings.Repeat("x", api.MaxPath-len(below)-1)
 		for what, err := range map[string]error{
@@ -132,17 +116,12 @@ func TestAliasMakesNoLongerNames(t *testing.T) {
 			"a put":         func() error { _, err := cl.Put(ctx, long, nil); return err }(),
 			"a condition":   func() error { _, err := cl.Txn().If(long, client.IfGeneration(0)).Commit(ctx); return err }(),
 		} {
-			if !errors.Is(err, api.InvalidPath) {
-				t.Errorf("%s: %v", what, err)
-			}
+			fails(t, err, api.InvalidPath, what)
 		}
 		if _, err := cl.Txn().Put("/ls/local/a", nil).Delete("/ls/" + name + "/a").Commit(ctx); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("one node under its two names: %v", err)
 		}
-		h, err := cl.Open(ctx, below, client.OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must(cl.Open(ctx, below, client.OpenOptions{Read: true}))(t)
 		if stat, err := h.Stat(ctx); err != nil || stat.Children != 0 {
 			t.Errorf("what was refused has made %d nodes: %v", stat.Children, err)
 		}
@@ -212,18 +191,10 @@ func TestTxnAsksItsAuthorForALock(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "a", client.Config{})
 		h, err := cl.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		used := acquire(t, ctx, h)
-		if _, err := cl.Txn().Delete("/ls/local/kept").Commit(ctx); !errors.Is(err, api.LockHeld) {
-			t.Errorf("while it is used: %v", err)
-		}
-		if err := used.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := cl.Txn().Delete("/ls/local/kept", client.IfExists()).Commit(ctx); err != nil {
-			t.Errorf("while it is kept: %v", err)
-		}
+		fails(t, errOf(cl.Txn().Delete("/ls/local/kept").Commit(ctx)), api.LockHeld, "while it is used")
+		noErr(t, used.Release(ctx))
+		report(t, errOf(cl.Txn().Delete("/ls/local/kept", client.IfExists()).Commit(ctx)), "while it is kept")
 	})
 }

@@ -62,15 +62,9 @@ func (u *upgradedCell) replace(id string, level int) {
 // knows.
 func (u *upgradedCell) status(ctx context.Context) (level int, knows map[string]int) {
 	u.t.Helper()
-	k, err := client.Dial(ctx, client.Config{Servers: u.Servers(), Dialer: u.Dial, Clock: celltest.Clock})
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	k := must(client.Dial(ctx, client.Config{Servers: u.Servers(), Dialer: u.Dial, Clock: celltest.Clock}))(u.t)
 	defer func() { _ = k.Close() }()
-	s, err := k.Status(ctx)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	s := must(k.Status(ctx))(u.t)
 	knows = map[string]int{}
 	for _, r := range s.Replicas {
 		knows[r.ID] = r.MaxLevel
@@ -223,16 +217,9 @@ func TestStrangersFinishNoUpgrade(t *testing.T) {
 		}
 		k := dial(t, ctx, u.Cell, "stranger", client.Config{})
 		open(t, ctx, k, "/ls/local/acl/nobody", 0)
-		root, err := k.Open(ctx, "/ls/local", client.OpenOptions{ChangeACL: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := root.SetACL(ctx, api.ACL{Change: "nobody"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := k.FinishUpgrade(ctx); !errors.Is(err, api.PermissionDenied) {
-			t.Errorf("a stranger finishes the upgrade: %v", err)
-		}
+		root := must(k.Open(ctx, "/ls/local", client.OpenOptions{ChangeACL: true}))(t)
+		must(root.SetACL(ctx, api.ACL{Change: "nobody"}))(t)
+		fails(t, errOf(k.FinishUpgrade(ctx)), api.PermissionDenied, "a stranger finishes the upgrade")
 		if level, _ := u.status(ctx); level != raftfsm.MaxLevel {
 			t.Errorf("level %d", level)
 		}

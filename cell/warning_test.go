@@ -34,9 +34,7 @@ func TestWarningsNameNoFiles(t *testing.T) {
 		if got := r.Health().Warning; got != "" {
 			t.Fatalf("the warning is %q", got)
 		}
-		if err := os.Remove(tc.keys); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Remove(tc.keys))
 		testbed.Pass(10 * time.Second)
 		if got := r.Health().Warning; got != "the keys of tokens (token-keys) cannot be read; the log says why" {
 			t.Errorf("without the keys of tokens the warning is %q", got)
