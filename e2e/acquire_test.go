@@ -41,12 +41,8 @@ func TestAcquire(t *testing.T) {
 	}
 
 	// Signals reach CMD, and its end by one is 128 and the signal's number.
-	if err := holder.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if code := holder.wait(20 * time.Second); code != 130 {
-		t.Errorf("after SIGINT: exit %d, want 130", code)
-	}
+	noErr(t, holder.cmd.Process.Signal(syscall.SIGINT))
+	equal(t, holder.wait(20*time.Second), 130, "after SIGINT: exit %d")
 	if r = w.do("acquire", w.path("a"), "--try", "--", "true"); r.code != 0 {
 		t.Errorf("the lock was not released: exit %d, stderr %s", r.code, r.err)
 	}
@@ -93,9 +89,7 @@ func TestAcquireWithoutCommand(t *testing.T) {
 	if out := w.must("locks"); !strings.Contains(out, w.path("svc")) || !strings.Contains(out, line.Session) {
 		t.Errorf("locks: %s", out)
 	}
-	if err := holder.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, holder.cmd.Process.Signal(syscall.SIGTERM))
 	if code := holder.wait(20 * time.Second); code != 0 {
 		t.Errorf("after SIGTERM: exit %d, want 0; stderr %s", code, &holder.stderr)
 	}
@@ -112,9 +106,7 @@ func TestHolderKilled(t *testing.T) {
 	holder := w.ctl("acquire", w.path("a"), "--lease", "2s", "--lock-delay", "3s", "--kill-after", "1s", "-o", "json")
 	holder.waitFor("\n", 20*time.Second)
 	var line struct{ Token uint64 }
-	if err := json.Unmarshal([]byte(holder.stdout.String()), &line); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal([]byte(holder.stdout.String()), &line))
 	waiter := w.ctl("acquire", w.path("a"), "--", "sh", "-c", "echo token $CHUBBY_TOKEN")
 	waitForWaiters(t, w, w.path("a"), 1)
 	killed := time.Now()

@@ -32,9 +32,7 @@ func aclInherited(s *suite) {
 	mine := s.acl("mine", "alice\n")
 	s.open(s.alice, "d", client.OpenOptions{Read: true, Create: client.Directory, ACL: api.ACL{Write: mine}})
 	h := s.file(s.alice, "d/f")
-	if got := s.stat(h).ACL; got != (api.ACL{Read: "everyone", Write: mine, Change: "everyone"}) {
-		s.Errorf("the child's ACL names are %+v", got)
-	}
+	equal(s, s.stat(h).ACL, (api.ACL{Read: "everyone", Write: mine, Change: "everyone"}), "the child's ACL names are %+v")
 	_, err := s.bob.Open(s.ctx, s.path("d/f"), client.OpenOptions{Write: true})
 	s.fails(err, api.PermissionDenied)
 	s.open(s.bob, "d/f", client.OpenOptions{Read: true})
@@ -149,9 +147,7 @@ func setACL(s *suite) {
 		s.Errorf("after SetACL: %+v", is)
 	}
 	_, err = h.SetACL(s.ctx, api.ACL{Write: "everyone"}, client.IfGeneration(was.ACLs))
-	if e := s.fails(err, api.GenerationMismatch); e.Current != is.ACLs {
-		s.Errorf("the error says %d, want %d", e.Current, is.ACLs)
-	}
+	equal(s, s.fails(err, api.GenerationMismatch).Current, is.ACLs, "the error says %d")
 	_, err = h.SetACL(s.ctx, api.ACL{Read: "nobody-wrote-this"})
 	s.fails(err, api.NotFound)
 }

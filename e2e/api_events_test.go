@@ -32,9 +32,7 @@ func (s *suite) watch(c *client.Client, name string, kinds ...api.EventKind) *cl
 func (s *suite) next(h *client.Handle) api.Event {
 	s.Helper()
 	e, err := h.Next(s.ctx)
-	if err != nil {
-		s.Fatalf("next event: %v", err)
-	}
+	noErr(s, err, "next event")
 	if e.Path != h.Path() && e.Kind != api.EventMasterFailedOver {
 		s.Errorf("%v is about %s, want %s", e.Kind, e.Path, h.Path())
 	}

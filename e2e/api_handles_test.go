@@ -36,9 +36,7 @@ func boundToItsInstance(s *suite) {
 	_, err = old.TryAcquire(s.ctx, api.Exclusive)
 	s.fails(err, api.HandleClosed)
 	s.fails(old.Delete(s.ctx), api.HandleClosed)
-	if got := s.contents(s.file(s.bob, "f")); got != "new" {
-		s.Errorf("the new file says %q", got)
-	}
+	equal(s, s.contents(s.file(s.bob, "f")), "new", "the new file says %q")
 }
 
 // Chubby §2.6: Open is the only call that takes a name, which may be relative to
@@ -149,9 +147,7 @@ func sharedHandle(s *suite) {
 		all.Go(func() {
 			for range 5 {
 				stat, err := h.SetContents(s.ctx, []byte("x"))
-				if err != nil {
-					s.Error(err)
-				}
+				report(s, err)
 				mu.Lock()
 				written[stat.Content] = true
 				mu.Unlock()

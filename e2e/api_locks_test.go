@@ -65,9 +65,7 @@ func advisory(s *suite) {
 	s.acquire(s.file(s.alice, "l"), api.Exclusive)
 	h := s.file(s.bob, "l")
 	s.write(h, "all the same")
-	if got := s.contents(h); got != "all the same" {
-		s.Errorf("it says %q", got)
-	}
+	equal(s, s.contents(h), "all the same", "it says %q")
 }
 
 // Readers do not overtake an earlier writer (decision 8).
@@ -84,9 +82,7 @@ func noOvertaking(s *suite) {
 				return
 			}
 			order <- name
-			if err := l.Release(s.ctx); err != nil {
-				s.Error(err)
-			}
+			report(s, l.Release(s.ctx))
 		})
 	}
 	wait("writer", s.bob, api.Exclusive)
@@ -152,9 +148,7 @@ func setSequencer(s *suite) {
 	s.fails(h.Delete(s.ctx), api.BadSequencer)
 	s.fails(h.SetSequencer(s.ctx, l.Sequencer()), api.BadSequencer)
 	s.ok(h.Close(s.ctx))
-	if got := s.contents(s.file(s.bob, "data")); got != "under the lock" {
-		s.Errorf("it says %q", got)
-	}
+	equal(s, s.contents(s.file(s.bob, "data")), "under the lock", "it says %q")
 }
 
 // A write may be conditional on a sequencer, of any lock of the cell.
@@ -169,9 +163,7 @@ func conditionalWrite(s *suite) {
 	s.fails(h.Delete(s.ctx, client.IfSequencer(l.Sequencer())), api.BadSequencer)
 	_, err = h.SetACL(s.ctx, api.ACL{Read: "everyone"}, client.IfSequencer(l.Sequencer()))
 	s.fails(err, api.BadSequencer)
-	if got := s.contents(h); got != "mine" {
-		s.Errorf("it says %q", got)
-	}
+	equal(s, s.contents(h), "mine", "it says %q")
 	s.write(h, "theirs", client.IfSequencer(next.Sequencer()))
 }
 

@@ -28,9 +28,7 @@ func breakLock(s *suite) {
 	waiting := s.file(s.bob, "l")
 	go func() {
 		l, err := waiting.Acquire(s.ctx, api.Exclusive)
-		if err != nil {
-			s.Error(err)
-		}
+		report(s, err)
 		next <- l
 	}()
 	s.soon("waiting", func() bool { return s.waiters("l") == 1 })
@@ -53,9 +51,7 @@ func breakLock(s *suite) {
 		s.Errorf("token %d after %d", l.Token(), held.Token())
 	}
 	s.stat(waiting)
-	if s.alice.Err() != nil {
-		s.Errorf("the session is gone: %v", s.alice.Err())
-	}
+	report(s, s.alice.Err(), "the session is gone")
 }
 
 // With now the lock is free at once.

@@ -48,12 +48,8 @@ func compareAndSwap(s *suite) {
 	first := s.write(h, "first")
 	second := s.write(h, "second", client.IfGeneration(first.Content))
 	_, err := h.SetContents(s.ctx, []byte("late"), client.IfGeneration(first.Content))
-	if e := s.fails(err, api.GenerationMismatch); e.Current != second.Content {
-		s.Errorf("the error says %d, want %d", e.Current, second.Content)
-	}
-	if got := s.contents(h); got != "second" {
-		s.Errorf("the file says %q", got)
-	}
+	equal(s, s.fails(err, api.GenerationMismatch).Current, second.Content, "the error says %d")
+	equal(s, s.contents(h), "second", "the file says %q")
 	s.ok(h.Delete(s.ctx))
 	again := s.file(s.alice, "f")
 	for _, old := range []api.Generation{born.Content, first.Content, second.Content} {
@@ -125,9 +121,7 @@ func ephemeralDirectory(s *suite) {
 	h := s.open(s.alice, "d", client.OpenOptions{Read: true, Create: client.Directory, Ephemeral: true})
 	child := s.file(s.alice, "d/child")
 	s.ok(h.Close(s.ctx))
-	if _, err := child.Stat(s.ctx); err != nil {
-		s.Errorf("the child of a directory that nobody has open: %v", err)
-	}
+	report(s, errOf(child.Stat(s.ctx)), "the child of a directory that nobody has open")
 	s.ok(child.Delete(s.ctx))
 	s.soon("its removal", func() bool { return s.absent("d") })
 }
@@ -173,9 +167,7 @@ func list(s *suite) {
 			s.Errorf("child %d is %+v", i, child)
 		}
 	}
-	if len(children) != 12 {
-		s.Errorf("%d children, want 12", len(children))
-	}
+	equal(s, len(children), 12, "%d children")
 	_, err = s.file(s.alice, "f00").ReadDir(s.ctx)
 	s.fails(err, api.NotDirectory)
 }

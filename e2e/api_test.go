@@ -175,9 +175,7 @@ func (s *suite) file(c *client.Client, name string) *client.Handle {
 // ok fails the case for an error.
 func (s *suite) ok(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	noErr(s, err)
 }
 
 // fails fails the case unless the error is of that code, and says something.

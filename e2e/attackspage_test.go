@@ -63,7 +63,5 @@ were 60 seconds.
 		ended = "**Not everything holds**: the rows above, and the output of the test, say what does not."
 	}
 	fmt.Fprintf(&b, "\n%s\n", ended)
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(file, []byte(b.String()), 0o644))
 }

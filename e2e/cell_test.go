@@ -143,9 +143,7 @@ func (w *world) clientFor(t *testing.T, cfg client.Config) *client.Client {
 	ctx, cancel := context.WithTimeout(context.Background(), patience(20*time.Second))
 	defer cancel()
 	c, err := client.New(ctx, cfg)
-	if err != nil {
-		t.Fatalf("open a session: %v", err)
-	}
+	noErr(t, err, "open a session")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -199,15 +197,10 @@ func spawn(t *testing.T, stdin io.Reader, name string, args ...string) *process 
 // launch starts a command by a function of the caller.
 func launch(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) error) *process {
 	t.Helper()
-	p, err := beginBy(cmd, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(beginBy(cmd, start))(t)
 	p.t = t
 	t.Cleanup(func() {
-		if err := p.end(); err != nil {
-			t.Error(err)
-		}
+		report(t, p.end())
 	})
 	return p
 }
@@ -275,9 +268,7 @@ func (p *process) running() bool {
 // waitFor waits until the process has printed text.
 func (p *process) waitFor(text string, limit time.Duration) {
 	p.t.Helper()
-	if err := p.awaitText(text, limit); err != nil {
-		p.t.Fatal(err)
-	}
+	noErr(p.t, p.awaitText(text, limit))
 }
 
 // awaitText is waitFor without a test. It waits with patience.
@@ -334,10 +325,7 @@ type replica struct {
 // replicas reads dev.json.
 func (w *world) replicas() map[string]replica {
 	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.dir, "dev.json"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(w.dir, "dev.json")))(w.t)
 	var dev struct{ Replicas []replica }
 	if err := json.Unmarshal(text, &dev); err != nil {
 		w.t.Fatalf("dev.json: %v\n%s", err, text)

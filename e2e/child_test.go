@@ -77,13 +77,9 @@ func (w *world) childBy(t *testing.T, k task, start func(*exec.Cmd) error) child
 	t.Helper()
 	k.Servers = strings.Split(w.servers(), ",")
 	text, err := json.Marshal(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	stdin, open, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var c child
 	t.Cleanup(func() {
 		if c.process != nil && strings.Contains(c.stderr.String(), "DATA RACE") {

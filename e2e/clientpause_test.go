@@ -70,9 +70,7 @@ func (w *world) pauseClients(t *testing.T, trials map[string]clientPause) {
 				k := task{Do: "reportPause", Lease: c.lease, Grace: c.grace, LockDelay: c.delay, Files: []string{path}, Lock: path + ".lock", Watch: c.watch}
 				other := w.clientFor(t, client.Config{NoCache: true})
 				p.file, p.lock = w.handle(ctx, other, path), w.handle(ctx, other, k.Lock)
-				if _, err := p.file.SetContents(ctx, []byte("old")); err != nil {
-					t.Fatal(err)
-				}
+				must(p.file.SetContents(ctx, []byte("old")))(t)
 				p.child = w.child(t, k)
 				c.stop(p)
 				c.trial(p, c.grace)
@@ -124,12 +122,8 @@ func (p *pausedClient) resume(at int64) {
 // session.
 func (p *pausedClient) overtake() {
 	p.Helper()
-	if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
-		p.Fatal(err)
-	}
-	if _, err := p.lock.Acquire(p.ctx, api.Exclusive); err != nil {
-		p.Fatal(err)
-	}
+	must(p.file.SetContents(p.ctx, []byte("new")))(p)
+	must(p.lock.Acquire(p.ctx, api.Exclusive))(p)
 	if machineNow() < p.leaseEnd {
 		p.Error("the file was changed while the child's lease ran and it had the file in its cache")
 	}
@@ -170,9 +164,7 @@ func (p *pausedClient) pastLease(time.Duration) {
 func (p *pausedClient) change() {
 	p.Helper()
 	began := time.Now()
-	if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
-		p.Fatal(err)
-	}
+	must(p.file.SetContents(p.ctx, []byte("new")))(p)
 	took := time.Since(began)
 	p.Logf("the change took %v", took)
 	if took > patience(api.CacheLease+500*time.Millisecond) {
@@ -253,9 +245,7 @@ func (p *pausedClient) savedInTime(time.Duration) {
 	at := p.leaseEnd + int64(200*time.Millisecond)
 	time.Sleep(time.Duration(at-machineNow()) - 100*time.Millisecond)
 	go func() {
-		if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
-			p.Error(err)
-		}
+		report(p, errOf(p.file.SetContents(p.ctx, []byte("new"))))
 		acknowledged <- machineNow()
 	}()
 	p.resume(at)

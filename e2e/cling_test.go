@@ -71,10 +71,7 @@ func clinger(t *testing.T, obey bool) (clinging, []string) {
 	if obey {
 		k.Watch = "obey"
 	}
-	text, err := json.Marshal(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(k))(t)
 	c := clinging{t, k.Files[0]}
 	t.Cleanup(func() { // a test that fails leaves nothing behind
 		for pid := range c.stamps() {
@@ -86,10 +83,7 @@ func clinger(t *testing.T, obey bool) (clinging, []string) {
 
 // stamps returns when each of the processes was there last.
 func (c clinging) stamps() map[int]int64 {
-	entries, err := os.ReadDir(c.dir)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	entries := must(os.ReadDir(c.dir))(c.t)
 	stamps := make(map[int]int64)
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
@@ -97,9 +91,7 @@ func (c clinging) stamps() map[int]int64 {
 			continue // the file of a signal
 		}
 		text, err := os.ReadFile(filepath.Join(c.dir, entry.Name()))
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		noErr(c.t, err)
 		if len(text) == 8 {
 			stamps[pid] = int64(binary.LittleEndian.Uint64(text))
 		}
@@ -153,10 +145,7 @@ func (c clinging) last() (last int64) {
 
 // heard returns the signals that any of them was given.
 func (c clinging) heard() (signals []string) {
-	names, err := filepath.Glob(filepath.Join(c.dir, "*.*"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	names := must(filepath.Glob(filepath.Join(c.dir, "*.*")))(c.t)
 	for _, name := range names {
 		signals = append(signals, fmt.Sprint(filepath.Base(name)))
 	}

@@ -36,18 +36,13 @@ type sentSpan struct {
 // newCollector serves until the test ends.
 func newCollector(t *testing.T) *collector {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c, s, done := &collector{url: "http://" + l.Addr().String()}, grpc.NewServer(), make(chan error, 1)
 	collectorpb.RegisterTraceServiceServer(s, c)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
 		s.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		report(t, <-done)
 	})
 	return c
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,10 +36,7 @@ func TestHandOverEntries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience(60*time.Second))
 	defer cancel()
 	first := w.handle(ctx, w.client(client.Config{}), "/ls/local/a")
-	held, err := first.Acquire(ctx, api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must(first.Acquire(ctx, api.Exclusive))(t)
 	var waiting, handed sync.WaitGroup
 	var grants atomic.Int64
 	var longest atomic.Int64
@@ -69,9 +65,7 @@ func TestHandOverEntries(t *testing.T) {
 	waiting.Wait()
 	before := w.lastIndex()
 	released.Store(time.Now().UnixNano())
-	if err := held.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, held.Release(ctx))
 	handed.Wait()
 	grown := w.lastIndex() - before
 	// Reading the index opens no session, so it costs no entry.
@@ -84,10 +78,7 @@ func TestHandOverEntries(t *testing.T) {
 // handle opens a lock file.
 func (w *world) handle(ctx context.Context, c *client.Client, path string) *client.Handle {
 	w.t.Helper()
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	h := must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File}))(w.t)
 	return h
 }
 
@@ -154,19 +145,11 @@ func TestBadInput(t *testing.T) {
 	c := w.client(client.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if _, err := c.Open(ctx, "/ls/local/a//b", client.OpenOptions{Read: true}); !errors.Is(err, api.InvalidPath) {
-		t.Errorf("a path outside the grammar: %v", err)
-	}
-	if _, err := c.Open(ctx, "/ls/elsewhere/a", client.OpenOptions{Read: true}); !errors.Is(err, api.WrongCell) {
-		t.Errorf("another cell's path: %v", err)
-	}
+	fails(t, errOf(c.Open(ctx, "/ls/local/a//b", client.OpenOptions{Read: true})), api.InvalidPath, "a path outside the grammar")
+	fails(t, errOf(c.Open(ctx, "/ls/elsewhere/a", client.OpenOptions{Read: true})), api.WrongCell, "another cell's path")
 	h := w.handle(ctx, c, w.path("file"))
-	if _, err := h.SetContents(ctx, make([]byte, api.MaxContents)); err != nil {
-		t.Errorf("256 KiB: %v", err)
-	}
-	if _, err := h.SetContents(ctx, make([]byte, api.MaxContents+1)); !errors.Is(err, api.TooLarge) {
-		t.Errorf("256 KiB and a byte: %v", err)
-	}
+	report(t, errOf(h.SetContents(ctx, make([]byte, api.MaxContents))), "256 KiB")
+	fails(t, errOf(h.SetContents(ctx, make([]byte, api.MaxContents+1))), api.TooLarge, "256 KiB and a byte")
 	if contents, _, err := h.Contents(ctx); err != nil || len(contents) != api.MaxContents {
 		t.Errorf("the refused write changed the file: %d bytes, %v", len(contents), err)
 	}

@@ -15,10 +15,7 @@ import (
 // once, and cron has nothing to mail, of neither host. It mails what another line writes.
 func TestCronHasNothingToMail(t *testing.T) {
 	besideOthers(t)
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must(os.ReadFile("../README.md"))(t)
 	line := regexp.MustCompile(`(?m)^    \*/5 \* \* \* \* \$HOME/chubby/bin/chubbyctl acquire /ls/local/report (.*) -- logger "the report"$`).FindStringSubmatch(string(readme))
 	if line == nil {
 		t.Fatal("the README has no line for crontabs")
@@ -64,16 +61,12 @@ func runCrontab(t *testing.T, dir string, lines ...string) {
 		"crontab": "", "cron.d/.placeholder": "", "crontabs/root": "* * * * * " + strings.Join(lines, "\n* * * * * ") + "\n",
 	} {
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		mode := os.FileMode(0o600) // cron takes no crontab that others may read
 		if filepath.Base(filepath.Dir(name)) == "sbin" {
 			mode = 0o755
 		}
-		if err := os.WriteFile(name, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(name, []byte(text), mode))
 	}
 	p := launch(t, command("unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", `cd "$0" && mount --bind crontabs /var/spool/cron/crontabs &&
 		mount --bind cron.d /etc/cron.d && mount --bind crontab /etc/crontab && mount --bind sbin /usr/sbin && mount -t tmpfs tmpfs /run && exec /usr/sbin/cron -f`, dir), (*exec.Cmd).Start)

@@ -53,10 +53,7 @@ func TestDebugBundleHasNoSecrets(t *testing.T) {
 	}
 	secrets := map[string]string{"contents": contents, "a query": query}
 	for _, pattern := range []string{"*.key", "*/*.key", "*/*/*.key"} {
-		names, err := filepath.Glob(filepath.Join(w.dir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := must(filepath.Glob(filepath.Join(w.dir, pattern)))(t)
 		for _, name := range names {
 			file, err := os.ReadFile(name)
 			if block, _ := pem.Decode(file); err == nil && block != nil {
@@ -82,22 +79,14 @@ func TestDebugBundleHasNoSecrets(t *testing.T) {
 // bundleText returns the names and texts of all files of a bundle.
 func bundleText(t *testing.T, name string) string {
 	t.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(os.Open(name))(t)
 	defer file.Close()
-	packed, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := must(gzip.NewReader(file))(t)
 	var all strings.Builder
 	archive := tar.NewReader(packed)
 	for header, err := archive.Next(); err == nil; header, err = archive.Next() {
 		fmt.Fprintf(&all, "== %s\n", header.Name)
-		if _, err := io.Copy(&all, archive); err != nil {
-			t.Fatal(err)
-		}
+		must(io.Copy(&all, archive))(t)
 	}
 	return all.String()
 }

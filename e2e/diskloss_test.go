@@ -52,9 +52,7 @@ func (s *servers3) crash(ids ...string) {
 func (s *servers3) wipe(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
-		if err := os.RemoveAll(s.data(id)); err != nil {
-			s.t.Fatal(err)
-		}
+		noErr(s.t, os.RemoveAll(s.data(id)))
 	}
 }
 
@@ -82,9 +80,7 @@ func TestAmnesiacIsRefused(t *testing.T) {
 		t.Errorf("r3 alone serves %q", r.out)
 	}
 	s.run("r1")
-	if got := s.must("cat", "/ls/local/file"); got != "acknowledged" {
-		t.Errorf("with r1 the cell serves %q", got)
-	}
+	equal(t, s.must("cat", "/ls/local/file"), "acknowledged", "with r1 the cell serves %q")
 }
 
 // TestMajorityOfDisksLost: r1 and r2 lose their disks and are started before r3,
@@ -119,9 +115,7 @@ func TestServeNeedsBootstrap(t *testing.T) {
 	}
 	p = spawn(t, nil, bin("chubbyd"), append(args, "--bootstrap")...)
 	p.waitFor("r2 (", 20*time.Second)
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if code := p.wait(20 * time.Second); code != 0 {
 		t.Errorf("stopped while it waited: %d: %s", code, p.stderr.String())
 	}

@@ -79,10 +79,7 @@ func TestDrills(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	owner := w.client(client.Config{})
-	kept, err := w.handle(ctx, owner, "/ls/local/kept").Acquire(ctx, api.Exclusive, client.Reason("the witness"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must(w.handle(ctx, owner, "/ls/local/kept").Acquire(ctx, api.Exclusive, client.Reason("the witness")))(t)
 
 	for _, args := range [][]string{{"failover"}, {"failover", "--hard"}, {"outage", "20s"}, {"session-loss", owner.Session().String()}, {"slow-client"}} {
 		before := w.status()
@@ -148,9 +145,7 @@ func TestDrills(t *testing.T) {
 		_ = kept.Release(ctx)
 	}()
 	r := w.drill(0, "session-loss", owner.Session().String(), "--yes", "--reason", "a test", "--limit", "60s")
-	if err := <-passed; err != nil {
-		t.Error(err)
-	}
+	report(t, <-passed)
 	if l := r.Loss; l == nil || l.GoneS == nil || len(l.Locks) != 1 || l.Locks[0].AfterS == nil || len(l.Locks[0].Holders) != 1 || l.Locks[0].Holders[0].Session != next.Session().String() {
 		t.Errorf("who has the lock: %+v", r)
 	}
@@ -166,10 +161,7 @@ func TestDrillOutageEnds(t *testing.T) {
 	w := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	kept, err := w.handle(ctx, w.client(client.Config{}), "/ls/local/kept").Acquire(ctx, api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must(w.handle(ctx, w.client(client.Config{}), "/ls/local/kept").Acquire(ctx, api.Exclusive))(t)
 	for _, how := range []string{"SIGINT", "SIGKILL", "the master"} {
 		w.awaitMaster()
 		before := w.status()
@@ -195,9 +187,7 @@ func TestDrillOutageEnds(t *testing.T) {
 		case "SIGKILL":
 			_ = p.cmd.Process.Kill()
 		case "the master":
-			if err := syscall.Kill(w.replicas()[before.Master].PID, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, syscall.Kill(w.replicas()[before.Master].PID, syscall.SIGKILL))
 		}
 		w.must("put", "/ls/local/x", fmt.Sprint(how))
 		if took := time.Since(began); took > 25*time.Second { // of 45 s

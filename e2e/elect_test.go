@@ -61,9 +61,7 @@ func TestElect(t *testing.T) {
 	one := candidate("one", "--yield")
 	one.waitFor("primary", 20*time.Second)
 	first := observer.waitPrimary("one", 20*time.Second, names("one:80"))
-	if got := w.must("cat", path); got != "one:80" {
-		t.Errorf("the file says %q", got)
-	}
+	equal(t, w.must("cat", path), "one:80", "the file says %q")
 
 	candidate("two").waitNoted(w, path, "two")
 	three := candidate("three", "--priority", "3")
@@ -106,10 +104,7 @@ func TestSequencerFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sequencer")
 	holder := w.ctl("acquire", w.path("a"), "--sequencer-file", file, "--", "sh", "-c", `[ "$(cat "$0")" = "$CHUBBY_SEQUENCER" ] && echo equal; exec sleep 600`, file)
 	holder.waitFor("equal", 20*time.Second)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(file))(t)
 	if r := w.do("sequencer", "check", strings.TrimSpace(string(text))); r.code != 0 {
 		t.Errorf("sequencer check: exit %d, %s", r.code, r.err)
 	}

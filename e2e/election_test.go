@@ -61,14 +61,8 @@ func TestSixSteps(t *testing.T) {
 // checkElectionInREADME checks that the README shows examples/election word for word.
 func checkElectionInREADME(t *testing.T) {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile("../examples/election/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must(os.ReadFile("../README.md"))(t)
+	source := must(os.ReadFile("../examples/election/main.go"))(t)
 	_, campaign, _ := strings.Cut(string(source), "func campaign(")
 	if lines := strings.Count(campaign, "\n"); lines >= 40 {
 		t.Errorf("the election has %d lines, want less than 40", lines)
@@ -85,9 +79,7 @@ func (w *world) observe(path string) <-chan string {
 	ctx, cancel := context.WithCancel(context.Background())
 	read, done := make(chan string, 100), make(chan struct{})
 	h, err := w.client(client.Config{}).Open(ctx, path, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	go func() {
 		defer close(done)
 		last := ""

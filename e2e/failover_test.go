@@ -53,9 +53,7 @@ func TestMasterKilled(t *testing.T) {
 	for i := range *rounds {
 		w.must("stat", fmt.Sprintf("/ls/local/round-%d", i))
 	}
-	if err := holder.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, holder.cmd.Process.Signal(syscall.SIGKILL))
 }
 
 // waitHealthy waits until that many replicas have caught up.
@@ -89,9 +87,7 @@ func TestAllKilled(t *testing.T) {
 		Token     uint64
 		Session   string
 	}
-	if err := json.Unmarshal([]byte(holder.stdout.String()), &line); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal([]byte(holder.stdout.String()), &line))
 	running := w.ctl("acquire", "/ls/local/running", "--", "sh", "-c", "echo held; trap 'echo disturbed' TERM INT HUP; while :; do sleep 0.1; done")
 	running.waitFor("held", 20*time.Second)
 	for _, r := range w.replicas() {
@@ -116,9 +112,7 @@ func TestAllKilled(t *testing.T) {
 	if !holder.running() || !running.running() || strings.Contains(running.stdout.String(), "disturbed") {
 		t.Errorf("a holder was disturbed\n%s%s\n%s%s", &holder.stdout, &holder.stderr, &running.stdout, &running.stderr)
 	}
-	if err := running.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, running.cmd.Process.Signal(syscall.SIGKILL))
 }
 
 // Two replicas may stop. Of three that stop, calls wait; then they say so, with
@@ -132,9 +126,7 @@ func TestMajorityStopped(t *testing.T) {
 		w.kill9(all[id].PID)
 	}
 	w.must("put", "/ls/local/file", "two")
-	if got := w.must("cat", "/ls/local/file"); got != "two" {
-		t.Errorf("with two stopped the file says %q", got)
-	}
+	equal(t, w.must("cat", "/ls/local/file"), "two", "with two stopped the file says %q")
 	w.kill9(all["r3"].PID)
 	began := time.Now()
 	r := w.do("--timeout", "3s", "put", "/ls/local/file", "three")
@@ -146,13 +138,9 @@ func TestMajorityStopped(t *testing.T) {
 	if code := waiting.wait(20 * time.Second); code != 0 {
 		t.Errorf("when one came back: exit %d\n%s", code, &waiting.stderr)
 	}
-	if got := w.must("cat", "/ls/local/other"); got != "four" {
-		t.Errorf("the file says %q", got)
-	}
+	equal(t, w.must("cat", "/ls/local/other"), "four", "the file says %q")
 	if got := w.must("cat", "/ls/local/file"); got != "two" && got != "three" {
 		t.Errorf("the file says %q, which nobody wrote", got)
 	}
-	if err := back.end(); err != nil {
-		t.Error(err)
-	}
+	report(t, back.end())
 }

@@ -28,17 +28,9 @@ func TestFarewellInAnOutage(t *testing.T) {
 		processes.Halt(t, r.PID)
 		t.Cleanup(func() { _ = syscall.Kill(r.PID, syscall.SIGCONT) })
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code := short.endsWithin(time.Minute); code != 5 {
-		t.Errorf("after the end of the lease: exit %d, want 5", code)
-	}
+	noErr(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	equal(t, short.endsWithin(time.Minute), 5, "after the end of the lease: exit %d")
 	long.waitFor("trying to release", 10*time.Second)
-	if err := long.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if code := long.endsWithin(10 * time.Second); code != 5 {
-		t.Errorf("after Ctrl-C: exit %d, want 5", code)
-	}
+	noErr(t, long.cmd.Process.Signal(syscall.SIGINT))
+	equal(t, long.endsWithin(10*time.Second), 5, "after Ctrl-C: exit %d")
 }

@@ -54,9 +54,7 @@ func (w *world) sleepThrough(meanwhile func(), all ...*process) {
 		w.await("the session of "+p.cmd.String()+" ended", func() bool { return w.sessionOf(p) == "" })
 	}
 	for _, p := range all {
-		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			w.t.Fatal(err)
-		}
+		noErr(w.t, p.cmd.Process.Signal(syscall.SIGCONT))
 	}
 	for _, p := range all {
 		w.await(p.cmd.String()+" had another session", func() bool { return !p.running() || w.sessionOf(p) != "" })
@@ -101,13 +99,9 @@ func TestFollowersOutliveASuspend(t *testing.T) {
 	w.await("a second line told of the loss", func() bool { return strings.Count(watch.stdout.String(), "events-lost") == 2 })
 	w.must("put", file, "v2")
 	w.await("CMD ran for another change", func() bool { return strings.HasSuffix(runs(), " contents-modified") })
-	if got := runs(); got != told+" contents-modified" {
-		t.Errorf("CMD ran for %s", got)
-	}
+	equal(t, runs(), told+" contents-modified", "CMD ran for %s")
 	for _, p := range []*process{watch, members, observer} {
-		if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.cmd.Process.Signal(syscall.SIGINT))
 		if code := p.wait(30 * time.Second); code != 0 {
 			t.Errorf("%s: exit %d after Ctrl-C; %s", p.cmd, code, &p.stderr)
 		}
@@ -138,9 +132,7 @@ func TestSlowHookIsNotRunForEachChange(t *testing.T) {
 		}
 		seen[line] = true
 	}
-	if err := watch.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, watch.cmd.Process.Signal(syscall.SIGINT))
 	if code := watch.wait(30 * time.Second); code != 0 {
 		t.Errorf("exit %d after Ctrl-C; %s", code, &watch.stderr)
 	}
@@ -204,9 +196,7 @@ func TestStandbyRetries(t *testing.T) {
 		w.await(p.cmd.String()+" had another session", func() bool { return w.sessionOf(p) != "" })
 	}
 	for _, p := range []*process{holder, slot} {
-		if err := p.end(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.end())
 	}
 	w.must("queue", "put", items, "work")
 	for _, p := range all {

@@ -84,9 +84,7 @@ func TestFullCellKeepsWithinMemory(t *testing.T) {
 			t.Errorf("%s had %d bytes, and its limit is %d", id, n, limit)
 		}
 	}
-	if err := c.Delete(ctx, w.path("f-0-0")); err != nil {
-		t.Errorf("delete: %v", err)
-	}
+	report(t, c.Delete(ctx, w.path("f-0-0")), "delete")
 	w.returnsWithin(ctx, t, limit)
 }
 
@@ -99,9 +97,7 @@ func (w *world) returnsWithin(ctx context.Context, t *testing.T, limit int64) {
 			continue
 		}
 		want := metric(t, master, "chubby_contents_bytes")
-		if err := syscall.Kill(was.PID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, syscall.Kill(was.PID, syscall.SIGKILL))
 		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 			now := w.replicas()[id]
 			if now.PID == was.PID {
@@ -124,18 +120,12 @@ func (w *world) returnsWithin(ctx context.Context, t *testing.T, limit int64) {
 // chartMemory returns the limit of memory that the Helm chart gives a replica.
 func chartMemory(t *testing.T) int64 {
 	t.Helper()
-	text, err := os.ReadFile("../deploy/helm/chubby/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../deploy/helm/chubby/values.yaml"))(t)
 	m := regexp.MustCompile(`(?m)^  limits:\n    memory: (\d+)Gi$`).FindSubmatch(text)
 	if m == nil {
 		t.Fatal("the chart has no limit of memory in Gi")
 	}
-	n, err := strconv.ParseInt(string(m[1]), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must(strconv.ParseInt(string(m[1]), 10, 64))(t)
 	return n << 30
 }
 

@@ -28,10 +28,7 @@ func TestGuard(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	holder := cell.client(client.Config{})
-	lock, err := holder.Open(ctx, guardedLock, client.OpenOptions{Write: true, Create: client.File})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must(holder.Open(ctx, guardedLock, client.OpenOptions{Write: true, Create: client.File}))(t)
 	w := &wire{t: t, dir: t.TempDir(), room: make(chan struct{}, 512)}
 	w.startServer()
 	senders := w.listen()
@@ -88,10 +85,7 @@ func TestGuard(t *testing.T) {
 // are of a token below that of a line before.
 func (w *wire) readJournal() (let, tokens, lower int) {
 	w.t.Helper()
-	journal, err := os.ReadFile(filepath.Join(w.dir, "journal"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	journal := must(os.ReadFile(filepath.Join(w.dir, "journal")))(w.t)
 	var newest uint64
 	for line := range bytes.Lines(journal) {
 		var what string

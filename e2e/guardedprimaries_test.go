@@ -79,9 +79,7 @@ func (p *primaries) replace(ctx context.Context, w *world, lock *client.Handle, 
 		p.add(held.Sequencer().String())
 		rest(time.Second)
 		if i%3 == 2 {
-			if err := operator.BreakLock(ctx, guardedLock, "a test", true); err != nil {
-				w.t.Error(err)
-			}
+			report(w.t, operator.BreakLock(ctx, guardedLock, "a test", true))
 		}
 		if err := held.Release(ctx); err != nil && !errors.Is(err, api.LockLost) {
 			w.t.Error(err)

@@ -53,9 +53,7 @@ func newHonest(t *testing.T, w *world, own client.TLSFiles) *honest {
 	ctx, cancel := context.WithCancel(context.Background())
 	open := func(c *client.Client, name string) *client.Handle {
 		handle, err := c.Open(ctx, w.path(name), client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: make([]byte, 256)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return handle
 	}
 	lock, file := open(h.sessions[0], "honest-lock"), open(h.sessions[1], "honest-file")
@@ -142,9 +140,7 @@ func (h *honest) check(t *testing.T) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.failed != nil {
-		t.Errorf("a call failed: %v", h.failed)
-	}
+	report(t, h.failed, "a call failed")
 	for _, c := range h.sessions {
 		if c.Err() != nil || c.Epoch() != h.epoch && alone() { // a disk that takes seconds costs a master its place
 			t.Errorf("a session: epoch %d, %v; it began in epoch %d", c.Epoch(), c.Err(), h.epoch)

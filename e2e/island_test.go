@@ -80,9 +80,7 @@ func newIsland(t *testing.T, w *world) *island {
 			err error
 		)
 		i.inside(func() { l, err = net.Listen("tcp", address) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		i.wires.Go(func() { i.relay(l, address) })
 		t.Cleanup(func() { l.Close() })
 	}

@@ -53,10 +53,7 @@ type survivor struct {
 func (w *world) survivor(ctx context.Context, s *shelf, i int) *survivor {
 	c := &survivor{Client: w.client(client.Config{})}
 	for _, path := range s.paths() {
-		h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		h := must(c.Open(ctx, path, client.OpenOptions{Read: true}))(w.t)
 		c.cached = append(c.cached, h)
 	}
 	c.lock = w.handle(ctx, c.Client, fmt.Sprintf("/ls/local/lock-%d", i))
@@ -130,9 +127,7 @@ func (w *world) killTogether(ctx context.Context, s *shelf, survivors []*survivo
 			if err == nil {
 				_, err = s.files[i].check(s.files[i].writes.Load(), got)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			report(t, err)
 		}
 	}
 	w.waitHealthy(5)

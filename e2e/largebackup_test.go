@@ -60,16 +60,11 @@ func TestLargeBackup(t *testing.T) {
 	var shown struct {
 		Contents int `json:"contents_bytes"`
 	}
-	if err := json.Unmarshal([]byte(w.must("cell", "backup", "verify", file, "-o", "json")), &shown); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal([]byte(w.must("cell", "backup", "verify", file, "-o", "json")), &shown))
 	if shown.Contents < size {
 		t.Errorf("the backup has %d bytes of contents, and the cell %d", shown.Contents, size)
 	}
-	about, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	about := must(os.Stat(file))(t)
 	t.Logf("%d MiB of contents in a file of %d MiB in %v; before: %v; during: %v; the longest read %v, before %v; the mutex: %d holds, of them %d above %v",
 		shown.Contents>>20, about.Size()>>20, took.Round(time.Second/10), before, during, during.reads.p(100), before.reads.p(100),
 		after.holds-stopped.holds, after.long-stopped.long, maxBackupPause)
@@ -82,15 +77,9 @@ func TestLargeBackup(t *testing.T) {
 // that they have at the beginning of a backup, and two processors would be busy with that of others.
 func yieldProcessors(t *testing.T, pid int) {
 	t.Helper()
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	threads := must(os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)))(t)
 	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must(strconv.Atoi(thread.Name()))(t)
 		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, 19); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
@@ -130,9 +119,7 @@ func fill(t *testing.T, w *world, size int) {
 					t.Error(err)
 					return
 				}
-				if err := one.Close(ctx); err != nil {
-					t.Error(err)
-				}
+				report(t, one.Close(ctx))
 			}
 		})
 	}

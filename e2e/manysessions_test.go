@@ -33,10 +33,7 @@ func TestManySessions(t *testing.T) {
 	master := replica.PID
 	cells := make([]*client.Cell, connections)
 	for i := range cells {
-		cell, err := client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cell := must(client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")}))(t)
 		t.Cleanup(func() { _ = cell.Close() })
 		cells[i] = cell
 	}
@@ -128,15 +125,9 @@ func metric(t *testing.T, r replica, name string) int64 {
 // metrics returns values of one page of a replica's metrics, and so of one moment.
 func metrics(t *testing.T, r replica, names ...string) []int64 {
 	t.Helper()
-	resp, err := http.Get("http://" + r.HTTP + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(http.Get("http://" + r.HTTP + "/metrics"))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(resp.Body))(t)
 	all := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		if at := strings.LastIndexByte(line, ' '); at > 0 {
@@ -157,16 +148,10 @@ func metrics(t *testing.T, r replica, names ...string) []int64 {
 // rss returns the resident memory of a process, in bytes.
 func rss(t *testing.T, pid int) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	for line := range strings.Lines(string(text)) {
 		if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kb), "kB")), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must(strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kb), "kB")), 10, 64))(t)
 			return n << 10
 		}
 	}
@@ -185,19 +170,13 @@ func load(t *testing.T, pid int, span time.Duration) float64 {
 // cpu returns the processor time that a process has used.
 func cpu(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
 	_, after, _ := strings.Cut(string(text), ") ") // its name may hold anything
 	fields := strings.Fields(after)
 	const user, system, tick = 11, 12, 10 * time.Millisecond // of proc(5), counted from the state; a tick is 1/100 s on Linux
 	var sum time.Duration
 	for _, at := range []int{user, system} {
-		n, err := strconv.ParseInt(fields[at], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(strconv.ParseInt(fields[at], 10, 64))(t)
 		sum += time.Duration(n) * tick
 	}
 	return sum

@@ -76,10 +76,7 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 	going := sync.OnceFunc(func() { _ = syscall.Kill(old.PID, syscall.SIGCONT) })
 	defer going()
 	stopped := time.Now()
-	held, err := other.Acquire(ctx, api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must(other.Acquire(ctx, api.Exclusive))(t)
 	locked := time.Since(stopped)
 	if !comesTo(ctx, &s.writes, 2) || !comesTo(ctx, &door.grants, 8) { // one of each may have been on its way
 		t.Fatalf("no other master took over, or what was under way has ended: %s; %d locks granted", s.verdict(t), door.grants.Load())
@@ -97,12 +94,8 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 	if g := <-granted; g != nil {
 		t.Errorf("a deposed master granted a lock that another holds with token %d: %v", held.Token(), g)
 	}
-	if err := held.Err(); err != nil {
-		t.Errorf("the lock was lost: %v", err)
-	}
-	if err := held.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	report(t, held.Err(), "the lock was lost")
+	report(t, held.Release(ctx))
 	w.waitHealthy(5)
 	t.Logf("stopped for %v; a lock was granted after %v, and writes of what others cache went on after %v",
 		time.Since(stopped).Round(time.Millisecond), locked.Round(time.Millisecond), usable.Round(time.Millisecond))

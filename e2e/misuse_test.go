@@ -52,9 +52,7 @@ func TestEveryMisuseIsNamed(t *testing.T) {
 	}
 	forgetful := processes[misuse.Abandoned.String()]
 	forgetful.waitFor("all open", readyLimit)
-	if err := forgetful.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, forgetful.cmd.Process.Kill())
 	named := func(f lintFinding) bool { // by the process, or the principal
 		c, ok := processes[f.Rule]
 		if f.Session == "" {

@@ -26,14 +26,10 @@ func moduleProxy(t *testing.T) []string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "proxy")
 	versions := filepath.Join(dir, filepath.FromSlash(modulePath), "@v")
-	if err := os.MkdirAll(versions, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.MkdirAll(versions, 0o755))
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(versions, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(filepath.Join(versions, name), []byte(text), 0o600))
 	}
 	releases, err := filepath.Glob("testdata/release-*.tar.gz")
 	if err != nil || len(releases) != 1 {
@@ -66,9 +62,7 @@ func treeFiles(t *testing.T) map[string][]byte {
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = ".."
 	out, err := list.Output()
-	if err != nil {
-		t.Fatalf("git ls-files: %v", err)
-	}
+	noErr(t, err, "git ls-files")
 	names := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
 	var below []string
 	for _, name := range names {
@@ -86,9 +80,7 @@ func treeFiles(t *testing.T) map[string][]byte {
 			continue // deleted and not committed yet, or a link, which modules do not have
 		}
 		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		files[name] = text
 	}
 	return files
@@ -106,24 +98,16 @@ func isBelow(name string, dirs []string) bool {
 // releasedFiles returns the files of a release's source.
 func releasedFiles(t *testing.T, archive string) map[string][]byte {
 	t.Helper()
-	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open(archive))(t)
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must(gzip.NewReader(f))(t)
 	files := map[string][]byte{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
@@ -136,21 +120,14 @@ func releasedFiles(t *testing.T, archive string) map[string][]byte {
 // writeModuleZip writes files in the form in which proxies hand out a module.
 func writeModuleZip(t *testing.T, file, version string, files map[string][]byte) {
 	t.Helper()
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Create(file))(t)
 	z := zip.NewWriter(f)
 	for name, text := range files {
 		w, err := z.Create(modulePath + "@" + version + "/" + name)
 		if err == nil {
 			_, err = w.Write(text)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 	}
-	if err := errors.Join(z.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(z.Close(), f.Close()))
 }

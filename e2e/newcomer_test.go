@@ -41,16 +41,12 @@ func TestOneThatWasAwayFollowsANewcomer(t *testing.T) {
 	n.serve(away, 3)
 	n.awaitFollower(away)
 	n.kill(master)
-	if got := n.must("cat", "/ls/local/file"); got != "after" {
-		t.Errorf("two of three are left, and the file has %q", got)
-	}
+	equal(t, n.must("cat", "/ls/local/file"), "after", "two of three are left, and the file has %q")
 	n.kill(away)
 	n.kill("r4")
 	n.serve(away, 3)
 	n.serve("r4", 4)
-	if got := n.must("cat", "/ls/local/file"); got != "after" {
-		t.Errorf("these two were killed, and the file has %q", got)
-	}
+	equal(t, n.must("cat", "/ls/local/file"), "after", "these two were killed, and the file has %q")
 }
 
 // newcomers is a cell whose replicas have lists of members that nobody brings up to date.
@@ -81,9 +77,7 @@ func (n *newcomers) serve(id string, last int, flags ...string) {
 
 func (n *newcomers) kill(id string) {
 	n.t.Helper()
-	if err := n.procs[id].cmd.Process.Kill(); err != nil {
-		n.t.Fatal(err)
-	}
+	noErr(n.t, n.procs[id].cmd.Process.Kill())
 	if code := n.procs[id].wait(20 * time.Second); code != 128+int(syscall.SIGKILL) {
 		n.t.Errorf("%s, which was killed, exits with %d: %s", id, code, &n.procs[id].stderr)
 	}

@@ -17,10 +17,7 @@ import (
 // a cell: it is a whole program of few lines, which works under the lock, and leaves the lock free and no session.
 func TestREADMEProgram(t *testing.T) {
 	besideOthers(t)
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must(os.ReadFile("../README.md"))(t)
 	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
 	if block == nil {
 		t.Fatal("the README has no Go")
@@ -36,9 +33,7 @@ func TestREADMEProgram(t *testing.T) {
 		t.Fatal("the README has no commands for its program")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
 	build := exec.CommandContext(t.Context(), "sh", "-c", string(commands[1])+" && go build -o program .")
 	build.Dir = dir
 	build.Env = append(os.Environ(), moduleProxy(t)...)
@@ -50,10 +45,7 @@ func TestREADMEProgram(t *testing.T) {
 	c := w.client(client.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 	defer cancel()
-	before, err := c.Cell().Sessions(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must(c.Cell().Sessions(ctx))(t)
 	cmd := command(filepath.Join(dir, "program"))
 	cmd.Env = append(cmd.Env, "CHUBBY_CELLS=local="+w.servers())
 	p := launch(t, cmd, (*exec.Cmd).Start)
@@ -66,20 +58,14 @@ func TestREADMEProgram(t *testing.T) {
 	if after, err := c.Cell().Sessions(ctx); err != nil || len(after) != len(before) {
 		t.Errorf("%d sessions, and %d before the program: %v", len(after), len(before), err)
 	}
-	l, err := c.Acquire(ctx, "/ls/local/backup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(c.Acquire(ctx, "/ls/local/backup"))(t)
 	p = launch(t, func() *exec.Cmd {
 		cmd := command(filepath.Join(dir, "program"))
 		cmd.Env = append(cmd.Env, "CHUBBY_CELLS=local="+w.servers())
 		return cmd
 	}(), (*exec.Cmd).Start)
 	for { // until it waits
-		x, err := c.Cell().Explain(ctx, "/ls/local/backup")
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must(c.Cell().Explain(ctx, "/ls/local/backup"))(t)
 		if len(x.Lock.Waiters) == 1 {
 			break
 		}
@@ -88,9 +74,7 @@ func TestREADMEProgram(t *testing.T) {
 	if !p.running() || strings.Contains(p.stderr.String(), "working") {
 		t.Errorf("another holds the lock, and the program has not waited:\n%s", &p.stderr)
 	}
-	if err := l.Release(ctx); err != nil {
-		t.Error(err)
-	}
+	report(t, l.Release(ctx))
 	if code := p.wait(20 * time.Second); code != 0 {
 		t.Errorf("exit %d\n%s%s", code, &p.stdout, &p.stderr)
 	}

@@ -51,15 +51,10 @@ type shelf struct {
 func (w *world) newShelf(ctx context.Context, dir string, files int, author client.Config) *shelf {
 	w.t.Helper()
 	s := &shelf{author: w.client(author)}
-	if _, err := s.author.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory}); err != nil {
-		w.t.Fatal(err)
-	}
+	must(s.author.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory}))(w.t)
 	for i := range files {
 		r := &register{path: fmt.Sprintf("%s/%d", dir, i)}
-		h, err := s.author.Open(ctx, r.path, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("0")})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		h := must(s.author.Open(ctx, r.path, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("0")}))(w.t)
 		s.files, s.handles = append(s.files, r), append(s.handles, h)
 	}
 	return s
@@ -198,8 +193,6 @@ func (s *shelf) verdict(t *testing.T) string {
 func intact(t *testing.T, clients ...*client.Client) {
 	t.Helper()
 	for _, c := range clients {
-		if err := c.Err(); err != nil {
-			t.Errorf("a session was lost: %v", err)
-		}
+		report(t, c.Err(), "a session was lost")
 	}
 }

@@ -40,12 +40,8 @@ func lastRelease(t *testing.T) release {
 		t.Fatalf("unpack %s: %v", archives[0], err)
 	}
 	replay, err := os.ReadFile("testdata/replay/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := replaceFile(filepath.Join(source, "replay", "main.go"), replay); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, replaceFile(filepath.Join(source, "replay", "main.go"), replay))
 	r := release{name: name, dir: t.TempDir()}
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", r.dir, "./cmd/chubbyd", "./cmd/chubbyctl", "./replay")
 	build.Dir, build.Env = source, append(os.Environ(), "GOWORK=off")

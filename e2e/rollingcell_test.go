@@ -44,10 +44,7 @@ func startRollingCell(t *testing.T, version release) *rollingCell {
 	for _, id := range rollingIDs {
 		r.serveBy(id, version)
 	}
-	dialed, err := client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dialed := must(client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")}))(t)
 	t.Cleanup(func() { _ = dialed.Close() })
 	r.cell = dialed
 	r.waitCaughtUp()

@@ -44,9 +44,7 @@ func (l *traffic) writeFiles(dir string) *fileSet {
 		Create: client.Directory,
 		Events: []api.EventKind{api.EventChildAdded},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	s.release = spawn(t, nil, l.release.bin("chubbyctl"), "--servers", l.cell.servers(), "-v", "-o", "json", "watch", dir, "--events", "child-added")
 	s.release.waitFor("watching", 20*time.Second)
 	var watching sync.WaitGroup

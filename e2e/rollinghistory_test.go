@@ -126,9 +126,7 @@ func (l *traffic) compareAndSwap(path string) (h *history, first operation) {
 	t.Helper()
 	h, first = &history{}, operation{write: true, contents: "first"}
 	stat, err := l.cell.handle(t.Context(), l.cell.newClient(client.Config{}), path).SetContents(t.Context(), []byte("first"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	first.generation = stat.Content
 	for i := range 3 { // two of them read through a cache
 		handle := l.cell.handle(t.Context(), l.cell.newClient(client.Config{NoCache: i == 0}), path)

@@ -49,14 +49,9 @@ func (r *rollingCell) startHolders(released release) *holders {
 		if file.Ephemeral {
 			path += "/ephemeral-new"
 		}
-		if _, err := h.client.Open(t.Context(), path, file); err != nil {
-			t.Fatal(err)
-		}
+		must(h.client.Open(t.Context(), path, file))(t)
 	}
-	lock, err := r.handle(t.Context(), h.client, heldDir+"/new").Acquire(t.Context(), api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must(r.handle(t.Context(), h.client, heldDir+"/new").Acquire(t.Context(), api.Exclusive))(t)
 	h.lock, h.token = lock, lock.Token()
 
 	ctl := func(args ...string) *process {
@@ -87,17 +82,12 @@ func (h *holders) check(t *testing.T, released release) {
 		}
 	}
 	for _, seq := range []string{h.lock.Sequencer().String(), h.line.Sequencer} {
-		if err := h.client.CheckSequencer(ctx, seq); err != nil {
-			t.Errorf("a holder's sequencer: %v", err)
-		}
+		report(t, h.client.CheckSequencer(ctx, seq), "a holder's sequencer")
 		if r := h.cell.ctlOf(released, "sequencer", "check", seq); r.code != 0 {
 			t.Errorf("a holder's sequencer, for the release's chubbyctl: exit %d, %s", r.code, r.err)
 		}
 	}
-	locks, err := h.client.Cell().Locks(ctx, heldDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := must(h.client.Cell().Locks(ctx, heldDir))(t)
 	want := map[string]string{
 		heldDir + "/new":      fmt.Sprintf("%v by session %v with token %d", api.Exclusive, h.session, h.token),
 		heldDir + "/released": fmt.Sprintf("%v by session %v with token %d", api.Exclusive, h.line.Session, h.line.Token),

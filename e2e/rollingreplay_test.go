@@ -26,10 +26,7 @@ func (u *upgrade) replayLog() {
 	s := u.waitStatus(u.checkApplied)
 	u.endReplica(boltID, syscall.SIGTERM)
 	delete(u.procs, boltID)
-	entries, err := readLog(filepath.Join(u.dir, boltID, "log.db"), s.Replicas[0].Applied)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	entries := must(readLog(filepath.Join(u.dir, boltID, "log.db"), s.Replicas[0].Applied))(u.t)
 	if len(entries) == 0 || entries[0].Index > 3 {
 		u.t.Fatalf("the log of %s does not go back to its beginning: it has %d entries", boltID, len(entries))
 	}
@@ -48,26 +45,18 @@ func (u *upgrade) replayLog() {
 	}
 
 	var mine bytes.Buffer
-	if _, err := before.WriteTo(&mine); err != nil {
-		u.t.Fatal(err)
-	}
+	must(before.WriteTo(&mine))(u.t)
 	released := u.replayByRelease(entries[:common])
 	if !bytes.Equal(mine.Bytes(), released) {
 		u.t.Fatalf("after %d entries, %s and this version write different snapshots, of %d and %d bytes", common, u.released.name, len(released), mine.Len())
 	}
-	restored, err := raftfsm.ReadState(bytes.NewReader(released), raftfsm.MaxLevel)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	restored := must(raftfsm.ReadState(bytes.NewReader(released), raftfsm.MaxLevel))(u.t)
 	for _, e := range entries[common:] {
 		if _, err := restored.ApplyData(e.Index, e.Term, e.Data, raftfsm.MaxLevel); err != nil {
 			u.t.Fatalf("apply entry %d to a snapshot of %s: %v", e.Index, u.released.name, err)
 		}
 	}
-	want, err := whole.Hash()
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	want := must(whole.Hash())(u.t)
 	if got, err := restored.Hash(); err != nil || got != want {
 		u.t.Errorf("from a snapshot of %s, the log leads to another state: %v", u.released.name, err)
 	}

@@ -47,24 +47,15 @@ func (r *rollingCell) tells(c *client.Client, id string) map[string]string {
 	for range 3 { // another may be elected meanwhile
 		r.transfer(id)
 		all := map[string]string{}
-		err := describe(ctx, c, "/ls/local", all)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		locks, err := c.Cell().Locks(ctx, "/ls/local")
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		noErr(r.t, describe(ctx, c, "/ls/local", all))
+		locks := must(c.Cell().Locks(ctx, "/ls/local"))(r.t)
 		for _, l := range locks {
 			for i := range l.Holders {
 				l.Holders[i].LockDelay, l.Holders[i].Checked = 0, false // the release does not tell them
 			}
 			all["lock "+l.Path] = fmt.Sprintf("%v, generation %d, held by %+v", l.Mode, l.Generation, l.Holders)
 		}
-		sessions, err := c.Cell().Sessions(ctx)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		sessions := must(c.Cell().Sessions(ctx))(r.t)
 		for _, s := range sessions {
 			all[fmt.Sprintf("session %v", s.Session)] = fmt.Sprintf("%+v, %d locks", s.Holder, s.Locks)
 		}

@@ -207,9 +207,7 @@ func (u *upgrade) checkAll() {
 	u.traffic.guard.check()
 	u.checkHashes()
 	u.holders.check(u.t, u.released)
-	if err := u.files.checkFiles(u.t.Context(), u.reader); err != nil {
-		u.t.Error(err)
-	}
+	report(u.t, u.files.checkFiles(u.t.Context(), u.reader))
 	var told string
 	var err error
 	for end := time.Now().Add(patience(time.Minute)); ; time.Sleep(50 * time.Millisecond) {
@@ -217,12 +215,8 @@ func (u *upgrade) checkAll() {
 			break
 		}
 	}
-	if err != nil {
-		u.t.Error(err)
-	}
-	if err := u.history.check(u.first); err != nil {
-		u.t.Errorf("the register is not linearizable: %v", err)
-	}
+	report(u.t, err)
+	report(u.t, u.history.check(u.first), "the register is not linearizable")
 	u.t.Logf("%s%d operations with the register", told, len(u.history.operations))
 	u.checkMasters(u.reader)
 	u.replayLog()

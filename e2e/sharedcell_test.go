@@ -54,9 +54,7 @@ func sharedWorld(t *testing.T) *world {
 	t.Helper()
 	s := &sharedCell
 	s.once.Do(func() { s.cell, s.ports, s.err = startShared() })
-	if s.err != nil {
-		t.Fatalf("the shared cell: %v", s.err)
-	}
+	noErr(t, s.err, "the shared cell")
 	s.mu.Lock()
 	s.uses++
 	name := fmt.Sprintf("%s-%d", strings.ToLower(t.Name()), s.uses)
@@ -91,10 +89,7 @@ func stopShared() error {
 // freePorts returns a base port on which chubbyd dev has room, until the test ends.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	r, err := ports.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(ports.Reserve())(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r.Base()
 }

@@ -154,9 +154,7 @@ func (h *silentHolder) drill(phase time.Duration) {
 	if took > bound {
 		h.Errorf("the lock passed on %v after its holder fell silent; want %v at most", took, bound)
 	}
-	if _, err := h.file.SetContents(h.ctx, []byte("new")); err != nil {
-		h.Fatal(err)
-	}
+	must(h.file.SetContents(h.ctx, []byte("new")))(h)
 	h.before = len(h.notes())
 	h.resumed = machineNow()
 	h.wake()

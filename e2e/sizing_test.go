@@ -65,9 +65,7 @@ func TestSizingKnowsOfConnections(t *testing.T) {
 func (w *world) sized(t *testing.T, programs int) int64 {
 	t.Helper()
 	out, err := command(bin("chubbyctl"), "sizing", "-o", "json", "--sessions", fmt.Sprint(programs), "--handles", "0").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var need struct {
 		Memory int64 `json:"memory_bytes"`
 	}

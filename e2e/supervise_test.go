@@ -141,9 +141,7 @@ func TestShortCut(t *testing.T) {
 		}
 	}
 	for _, d := range drills {
-		if err := d.ctl.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, d.ctl.cmd.Process.Signal(syscall.SIGTERM))
 	}
 	for _, d := range drills {
 		if code := d.ctl.wait(30 * time.Second); code != 0 {
@@ -157,9 +155,7 @@ func TestShortCut(t *testing.T) {
 // once.
 func (d *drill) goesOn() {
 	d.t.Helper()
-	if err := d.ctl.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		d.t.Fatal(err)
-	}
+	noErr(d.t, d.ctl.cmd.Process.Signal(syscall.SIGCONT))
 	if code := d.ctl.wait(5 * time.Second); code != 74 || !strings.Contains(d.ctl.stderr.String(), "was lost while CMD ran") {
 		d.t.Errorf("%s: exit %d after it went on, want 74 and that the lock was lost; stderr %s", d.path, code, &d.ctl.stderr)
 	}
@@ -179,9 +175,7 @@ func TestSupervisorIsGone(t *testing.T) {
 			d := newDrill(t, ctl, w.clientFor(t, client.Config{}), w.path(name), drillLease, false)
 			t.Cleanup(func() { _ = d.ctl.cmd.Process.Signal(syscall.SIGCONT) })
 			began := machineNow()
-			if err := d.ctl.cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, d.ctl.cmd.Process.Signal(signal))
 			spare := d.passes(drillBound)
 			t.Logf("the last of the command was seen %v after, %v before the lock passed on",
 				time.Duration(d.last()-began).Round(time.Millisecond), spare.Round(time.Millisecond))

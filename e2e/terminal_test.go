@@ -65,9 +65,7 @@ func (t *terminal) close() {
 
 func (s *shell) types(text string) {
 	s.t.Helper()
-	if _, err := s.terminal.file.WriteString(text); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.terminal.file.WriteString(text))(s.t)
 }
 
 // shows waits until the terminal shows a text, after the last one that a test has waited for, and

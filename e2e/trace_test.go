@@ -31,10 +31,7 @@ func TestTrace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 	defer cancel()
 	before := w.client(client.Config{NoCache: true})
-	cell, err := client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cell := must(client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")}))(t)
 	defer cell.Close()
 	w.must("mkdir", w.path("jobs"))
 	lock := w.path("jobs/nightly")
@@ -47,10 +44,7 @@ func TestTrace(t *testing.T) {
 	command := w.ctl("acquire", lock, "-v", "--trace-endpoint", spans.url, "--", "true")
 	var cacher api.SessionID
 	eventually(t, "the command waits for the cache of the stopped client", func() bool {
-		e, err := cell.Explain(ctx, w.path("jobs"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(cell.Explain(ctx, w.path("jobs")))(t)
 		for _, c := range e.Cachers {
 			if c.Waiting > 0 {
 				cacher = c.Session
@@ -61,21 +55,14 @@ func TestTrace(t *testing.T) {
 	// So that another has the lock when it is there, the command is stopped, too, for as long as the other waits.
 	processes.Halt(t, command.cmd.Process.Pid)
 	h := w.handle(ctx, before, lock)
-	held, err := h.Acquire(ctx, api.Exclusive, client.Reason("a test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	held := must(h.Acquire(ctx, api.Exclusive, client.Reason("a test")))(t)
+	noErr(t, command.cmd.Process.Signal(syscall.SIGCONT))
 	eventually(t, "the command waits for the lock", func() bool {
 		e, err := cell.Explain(ctx, lock)
 		return err == nil && len(e.Lock.Waiters) == 1
 	})
 	time.Sleep(500 * time.Millisecond)
-	if err := held.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, held.Release(ctx))
 	if code := command.wait(20 * time.Second); code != 0 {
 		t.Fatalf("exit %d: %s", code, &command.stderr)
 	}
@@ -146,16 +133,11 @@ func cachers(ctx context.Context, cell *client.Cell, path string) int {
 func writeTrace(t *testing.T, page, drawn string) {
 	t.Helper()
 	const begin, end = "<!-- trace: made by make trace-example -->\n", "<!-- end of trace -->"
-	old, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must(os.ReadFile(page))(t)
 	head, rest, found := strings.Cut(string(old), begin)
 	_, tail, ends := strings.Cut(rest, end)
 	if !found || !ends {
 		t.Fatalf("%s has no place for a trace", page)
 	}
-	if err := os.WriteFile(page, fmt.Appendf(nil, "%s%s\n```\n%s```\n\n%s%s", head, begin, drawn, end, tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(page, fmt.Appendf(nil, "%s%s\n```\n%s```\n\n%s%s", head, begin, drawn, end, tail), 0o644))
 }

@@ -25,10 +25,7 @@ func TestTransfer(t *testing.T) {
 		cfg.Lease = api.MaxLease // for a disk that takes seconds
 	}
 	c := w.client(cfg)
-	held, err := w.handle(ctx, c, "/ls/local/lock").Acquire(ctx, api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must(w.handle(ctx, c, "/ls/local/lock").Acquire(ctx, api.Exclusive))(t)
 	h := w.handle(ctx, w.client(client.Config{NoCache: true}), "/ls/local/file")
 	for _, by := range []string{"transfer", "transfer", "transfer", "SIGTERM"} {
 		for _, work := range []struct {

@@ -35,18 +35,14 @@ func TestDiskFull(t *testing.T) {
 			w := newWorld(t)
 			w.env = []string{"CHUBBYD_LOG_STORE=" + store}
 			small := filepath.Join(w.dir, "r2", "data")
-			if err := os.MkdirAll(small, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.MkdirAll(small, 0o700))
 			if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "mode=0700,size="+c.size); err != nil {
 				t.Fatalf("mount a small file system (this test needs root): %v", err)
 			}
 			t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
 			w.run("--no-restart")
 			w.fillDisk(c.writes)
-			if err := syscall.Mount("", small, "", syscall.MS_REMOUNT, "size=512m"); err != nil {
-				t.Fatalf("make room: %v", err)
-			}
+			noErr(t, syscall.Mount("", small, "", syscall.MS_REMOUNT, "size=512m"), "make room")
 			w.serve("r2")
 			w.waitHealthy(5) // it catches up by itself
 		})
@@ -118,18 +114,13 @@ func TestTaken(t *testing.T) {
 	if code := again.wait(20 * time.Second); code == 0 || !strings.Contains(again.stderr.String(), w.dir) {
 		t.Errorf("a directory in use: exit %d, %s", code, &again.stderr)
 	}
-	text, err := os.ReadFile(filepath.Join(w.dir, "r1.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(w.dir, "r1.yaml")))(t)
 	moved := freePorts(t)
 	for i := range 30 {
 		text = bytes.ReplaceAll(text, fmt.Appendf(nil, "127.0.0.1:%d\n", w.base+i), fmt.Appendf(nil, "127.0.0.1:%d\n", moved+i))
 	}
 	config := filepath.Join(t.TempDir(), "second.yaml")
-	if err := os.WriteFile(config, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(config, text, 0o600))
 	second := spawn(t, nil, bin("chubbyd"), "serve", "--config", config)
 	if code := second.wait(20 * time.Second); code == 0 || !strings.Contains(second.stderr.String(), filepath.Join(w.dir, "r1")) {
 		t.Errorf("a second replica on a directory in use: exit %d, %s", code, &second.stderr)
@@ -143,9 +134,7 @@ func TestGarbage(t *testing.T) {
 	w := sharedWorld(t)
 	before := w.status()
 	junk := make([]byte, 64<<10)
-	if _, err := rand.Read(junk); err != nil {
-		t.Fatal(err)
-	}
+	must(rand.Read(junk))(t)
 	var sending sync.WaitGroup
 	for i := range 30 {
 		address := fmt.Sprintf("127.0.0.1:%d", w.base+i)
@@ -187,9 +176,7 @@ func TestDevStops(t *testing.T) {
 	w := start(t)
 	w.must("put", "/ls/local/file", "kept")
 	pids := w.replicas()
-	if err := w.dev.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, w.dev.cmd.Process.Signal(os.Interrupt))
 	if code := w.dev.wait(20 * time.Second); code != 0 {
 		t.Errorf("after Ctrl-C: exit %d\n%s", code, &w.dev.stderr)
 	}
@@ -199,9 +186,7 @@ func TestDevStops(t *testing.T) {
 		}
 	}
 	w.run()
-	if got := w.must("cat", "/ls/local/file"); got != "kept" {
-		t.Errorf("the file says %q", got)
-	}
+	equal(t, w.must("cat", "/ls/local/file"), "kept", "the file says %q")
 }
 
 // When chubbyd dev itself is killed, its replicas go with it.

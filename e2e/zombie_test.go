@@ -30,9 +30,7 @@ func TestZombieMaster(t *testing.T) {
 	other := w.handle(ctx, w.client(client.Config{Lease: time.Minute, NoCache: true}), "/ls/local/file")
 	var reached, answered, stale, grants atomic.Int64
 	for round := range *rounds {
-		if _, err := other.SetContents(ctx, fmt.Append(nil, "old", round)); err != nil {
-			t.Fatal(err)
-		}
+		must(other.SetContents(ctx, fmt.Append(nil, "old", round)))(t)
 		master := w.status().Master
 		all := w.replicas()
 		z := newZombie(t, ctx, all[master].Client)
@@ -71,9 +69,7 @@ func TestZombieMaster(t *testing.T) {
 			})
 		}
 		time.Sleep(300 * time.Millisecond) // for the calls to reach the sockets
-		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, syscall.Kill(pid, syscall.SIGCONT))
 		close(sent)
 		calls.Wait()
 		w.waitHealthy(5)
@@ -96,27 +92,16 @@ type zombie struct {
 
 func newZombie(t *testing.T, ctx context.Context, address string) *zombie {
 	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	z := &zombie{chubby: pb.NewChubbyClient(conn)}
 	nonce := make([]byte, 16)
-	if _, err := rand.Read(nonce); err != nil {
-		t.Fatal(err)
-	}
-	s, err := z.chubby.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: nonce, LeaseNs: int64(time.Minute)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(rand.Read(nonce))(t)
+	s := must(z.chubby.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: nonce, LeaseNs: int64(time.Minute)}))(t)
 	z.caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-	o, err := z.chubby.Open(ctx, &pb.OpenRequest{
+	o := must(z.chubby.Open(ctx, &pb.OpenRequest{
 		Caller: z.caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true, Write: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	z.handle = o.GetHandle()
 	return z
 }
