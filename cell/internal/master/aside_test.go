@@ -207,9 +207,7 @@ func TestLateAnswerOwesNothing(t *testing.T) {
 			t.Errorf("the older is answered with %v, %v", x, err)
 		}
 		time.Sleep(session.Due(api.DefaultLease))
-		if x := newer.answer(); x.Grant == nil {
-			t.Error("the newer extends nothing")
-		}
+		failIf(t, newer.answer().Grant == nil, "the newer extends nothing")
 	})
 }
 

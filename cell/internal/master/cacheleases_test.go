@@ -111,9 +111,7 @@ func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if stillWaits(done) {
-			t.Fatal("the change waits for a cache lease that was over 1.5 s ago")
-		}
+		stopIf(t, stillWaits(done), "the change waits for a cache lease that was over 1.5 s ago")
 		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
 			t.Errorf("cacheable %v, %v", cacheable, err)
 		}
@@ -149,9 +147,7 @@ func TestAuthorIsToldOfTheNextChange(t *testing.T) {
 			t.Fatalf("the author was granted %v", lease)
 		}
 		done := reader.write(t.Context(), own)
-		if !stillWaits(done) {
-			t.Fatal("a change did not wait for the author of the one before")
-		}
+		stopIf(t, !stillWaits(done), "a change did not wait for the author of the one before")
 		if events := author.hear(t); len(events) != 1 || events[0].Path != "/ls/local/f" {
 			t.Errorf("told %v", events)
 		}
@@ -169,13 +165,9 @@ func TestRemovalWaitsForCacheLease(t *testing.T) {
 		noErr(t, m.Files.Close(t.Context(), owner.mutation(), h))
 		there := func() bool { _, there := m.epoch.state().Tree.Get("/e"); return there }
 		time.Sleep(api.CacheLease - time.Millisecond)
-		if !there() {
-			t.Error("it was removed while a cache lease ran")
-		}
+		failIf(t, !there(), "it was removed while a cache lease ran")
 		time.Sleep(200 * time.Millisecond)
-		if there() {
-			t.Error("it is still there")
-		}
+		failIf(t, there(), "it is still there")
 	})
 }
 

@@ -68,9 +68,7 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 		reader.open(t, "/ls/local/f", api.MustExist)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := author.write(ctx, f)
-		if !stillWaits(first) {
-			t.Fatal("it did not wait")
-		}
+		stopIf(t, !stillWaits(first), "it did not wait")
 		time.Sleep(time.Second)
 		cancel()
 		mustFail(t, <-first, api.Unavailable)
@@ -79,16 +77,12 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 		if len(events) != 1 || events[0].Kind != api.EventCacheInvalidation || events[0].Path != "/ls/local/f" {
 			t.Fatalf("%v", events)
 		}
-		if !stillWaits(second) {
-			t.Fatal("it did not wait, because another change had")
-		}
+		stopIf(t, !stillWaits(second), "it did not wait, because another change had")
 		if again := reader.hear(t); len(again) != 1 || !stillWaits(second) {
 			t.Fatalf("told %d again; it was not acknowledged", len(again))
 		}
 		reader.acknowledge(t, events)
-		if stillWaits(second) {
-			t.Fatal("it still waits")
-		}
+		stopIf(t, stillWaits(second), "it still waits")
 	})
 }
 
@@ -110,9 +104,7 @@ func TestRefusalIsForGood(t *testing.T) {
 			return done
 		}
 		first := remove()
-		if !stillWaits(first) {
-			t.Fatal("it did not wait")
-		}
+		stopIf(t, !stillWaits(first), "it did not wait")
 		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.Owner.Handle, Mode: api.Exclusive}
 		granted := must(m.Locks.TryAcquire(t.Context(), requestFor(claim, lock)))(t)
 		mustFail(t, <-remove(), api.LockHeld, "delete of a node whose lock another holds")
@@ -177,17 +169,11 @@ func TestChangeWaitsForFlush(t *testing.T) {
 			created <- err
 		}()
 		events := before.hear(t)
-		if len(events) != 1 || events[0].Kind != api.EventMasterFailedOver {
-			t.Fatalf("%v", events)
-		}
-		if !stillWaits(created) {
-			t.Fatal("a change did not wait")
-		}
+		stopIf(t, len(events) != 1 || events[0].Kind != api.EventMasterFailedOver, "%v", events)
+		stopIf(t, !stillWaits(created), "a change did not wait")
 		author.open(t, "/ls/local/acl/everyone", api.MustExist) // no change
 		before.acknowledge(t, events)
-		if stillWaits(created) {
-			t.Fatal("it still waits")
-		}
+		stopIf(t, stillWaits(created), "it still waits")
 	})
 }
 

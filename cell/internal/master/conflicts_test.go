@@ -237,9 +237,7 @@ func TestHoldersAreToldWhoWaits(t *testing.T) {
 				for range 250 {
 					n.step(t)
 				}
-				if n.told < 40 {
-					t.Errorf("%d events: the test proves nothing", n.told)
-				}
+				failIf(t, n.told < 40, "%d events: the test proves nothing", n.told)
 			})
 		})
 	}

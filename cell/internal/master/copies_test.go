@@ -206,9 +206,7 @@ func (c *copier) lockOnce(h Handle) {
 	}
 	c.held[h.Owner] = true
 	c.hearsOfConflicts(h, got.Generation)
-	if gone == nil && !node.Holds(h.Owner) {
-		c.t.Errorf("a lock was granted to %+v that %+v does not show", h.Owner, node)
-	}
+	failIf(c.t, gone == nil && !node.Holds(h.Owner), "a lock was granted to %+v that %+v does not show", h.Owner, node)
 	c.upTo(5 * time.Millisecond)
 	c.hearsOfConflicts(h, got.Generation)
 	if c.percent(70) {
@@ -316,9 +314,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 func (s *soloMaster) leftovers(t *testing.T) {
 	t.Helper()
 	for node := range s.epoch.state().Tree.All() {
-		if len(node.Holders) > 0 || node.Ephemeral {
-			t.Errorf("left: %+v", node)
-		}
+		failIf(t, len(node.Holders) > 0 || node.Ephemeral, "left: %+v", node)
 	}
 	for id, own := range s.tables.handles.of {
 		for _, one := range own.byID {
@@ -333,9 +329,7 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	if len(s.tables.handles.used.of) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used.of) > 0 || s.tables.handles.used.all != 0 || s.tables.queues.used.all != 0 {
 		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
 	}
-	if n := len(s.tables.handles.refusing); n > 0 {
-		t.Errorf("left: %d refusals on their way", n)
-	}
+	failIf(t, len(s.tables.handles.refusing) > 0, "left: %d refusals on their way", len(s.tables.handles.refusing))
 	s.checkMailLocked(t)
 }
 

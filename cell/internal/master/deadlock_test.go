@@ -68,9 +68,7 @@ func TestDeadlocksAreFoundAndNoOthers(t *testing.T) {
 			}
 		})
 	}
-	if refused < runs/10 {
-		t.Errorf("only %d deadlocks in %d runs: the runs are too tame", refused, runs)
-	}
+	failIf(t, refused < runs/10, "only %d deadlocks in %d runs: the runs are too tame", refused, runs)
 }
 
 func (d *deadlocks) run() {
@@ -225,12 +223,8 @@ func (d *deadlocks) hear(before *picture) {
 
 // check checks a Deadlock. stuck are those who could never go on when the last request had come.
 func (d *deadlocks) check(w *worker, a *asked, err error, stuck []int) {
-	if !a.detects {
-		d.t.Errorf("worker %d is told of a deadlock, and did not want to be", w.number)
-	}
-	if !slices.Contains(stuck, w.number) {
-		d.t.Errorf("worker %d is told of a deadlock, and only had to wait", w.number)
-	}
+	failIf(d.t, !a.detects, "worker %d is told of a deadlock, and did not want to be", w.number)
+	failIf(d.t, !slices.Contains(stuck, w.number), "worker %d is told of a deadlock, and only had to wait", w.number)
 	var e *api.Error
 	errors.As(err, &e)
 	if len(e.Cycle) == 0 || e.Cycle[0].Session != a.client.who.Session || e.Cycle[0].Path != "/ls/local"+string(a.handle.Node.Name) || !e.Final {
@@ -239,9 +233,7 @@ func (d *deadlocks) check(w *worker, a *asked, err error, stuck []int) {
 	}
 	for i, step := range e.Cycle {
 		next := e.Cycle[(i+1)%len(e.Cycle)]
-		if d.worker(step.For) != d.worker(next.Session) {
-			d.t.Errorf("the cycle breaks at %d: %+v", i, e.Cycle)
-		}
+		failIf(d.t, d.worker(step.For) != d.worker(next.Session), "the cycle breaks at %d: %+v", i, e.Cycle)
 	}
 }
 

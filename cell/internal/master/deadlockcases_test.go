@@ -161,9 +161,7 @@ func TestDeadlockHidesNames(t *testing.T) {
 		}
 		d.cross()
 		got := d.told()
-		if got == nil || !errors.Is(got.err, api.Deadlock) {
-			t.Fatalf("told %+v, want a deadlock", got)
-		}
+		stopIf(t, got == nil || !errors.Is(got.err, api.Deadlock), "told %+v, want a deadlock", got)
 		var e *api.Error
 		if errors.As(got.err, &e); len(e.Cycle) != 2 || e.Cycle[0].Path != "" || e.Cycle[1].Path != "" || strings.Contains(e.Message, "/ls/") {
 			t.Errorf("told %+v", e)
@@ -178,9 +176,7 @@ func TestDeadlocksNeedTheLevel(t *testing.T) {
 		h := c.open(t, "/ls/local/a", api.MayCreate).Handle
 		for _, detect := range []bool{true, false} {
 			_, err := m.Locks.Acquire(t.Context(), requestFor(c.claim(h, api.Exclusive), h).detectIf(detect))
-			if api.CodeOf(err) == api.Unavailable != detect {
-				t.Errorf("detects %v: %v", detect, err)
-			}
+			failIf(t, api.CodeOf(err) == api.Unavailable != detect, "detects %v: %v", detect, err)
 		}
 	})
 }

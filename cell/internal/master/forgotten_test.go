@@ -80,9 +80,7 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 		equal(t, n, 0, "%d changes are remembered that were given up")
 		wrote := author.write(t.Context(), f)
 		reader.acknowledge(t, reader.hear(t))
-		if stillWaits(wrote) {
-			t.Error("the change that was not given up still waits")
-		}
+		failIf(t, stillWaits(wrote), "the change that was not given up still waits")
 	})
 }
 
@@ -98,9 +96,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 			c.open(t, path, api.MustExist)
 		}
 		for i := range others {
-			if !m.coherence.registerReader(m.client(t, byte(10+i)).who.Session, "/f") {
-				t.Fatal("it may not cache")
-			}
+			stopIf(t, !m.coherence.registerReader(m.client(t, byte(10+i)).who.Session, "/f"), "it may not cache")
 		}
 		m.epoch.mu.Lock()
 		name := []api.Name{"/f"}
@@ -122,9 +118,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 		writes := []<-chan error{one.write(t.Context(), mine), other.write(t.Context(), its)}
 		for _, c := range []*soloClient{reader, one, other} {
 			for i, wrote := range writes {
-				if !stillWaits(wrote) {
-					t.Fatalf("write %d waits no longer for session %v", i, c.who.Session)
-				}
+				stopIf(t, !stillWaits(wrote), "write %d waits no longer for session %v", i, c.who.Session)
 			}
 			told := 0
 			events := c.hear(t)
@@ -133,9 +127,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 					told++
 				}
 			}
-			if told != 1 {
-				t.Errorf("session %v was told %d times", c.who.Session, told)
-			}
+			failIf(t, told != 1, "session %v was told %d times", c.who.Session, told)
 			c.acknowledge(t, events)
 		}
 		for _, wrote := range writes {
@@ -152,9 +144,7 @@ func TestRemovalWaitsForEveryName(t *testing.T) {
 			owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 			e := owner.openEphemeral(t, "/ls/local/e")
 			for i, name := range []api.Name{"/e", ""} {
-				if !m.coherence.registerReader(readers[i].who.Session, name) {
-					t.Fatal("it may not cache")
-				}
+				stopIf(t, !m.coherence.registerReader(readers[i].who.Session, name), "it may not cache")
 			}
 			noErr(t, m.Files.Close(t.Context(), owner.mutation(), e))
 			for n, i := range []int{first, 1 - first} {

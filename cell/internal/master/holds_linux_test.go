@@ -97,13 +97,9 @@ func TestNoHoldIsLong(t *testing.T) {
 				h.longest, h.number = 0, 0
 				one.do(n)
 				best = min(best, h.longest)
-				if h.number == 0 {
-					t.Errorf("%s: the mutex was not held", one.what)
-				}
+				failIf(t, h.number == 0, "%s: the mutex was not held", one.what)
 			}
-			if best > maxHold {
-				t.Errorf("%s: the mutex was held for %v", one.what, best)
-			}
+			failIf(t, best > maxHold, "%s: the mutex was held for %v", one.what, best)
 			t.Logf("%s: %d holds, the longest %v", one.what, h.number, best)
 		}
 	})

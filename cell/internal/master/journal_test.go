@@ -42,9 +42,7 @@ func TestJournalSamples(t *testing.T) {
 				if j.admits(lockGranted, slog.LevelInfo) {
 					j.note(lockGranted, slog.LevelInfo, "a lock is granted")
 				}
-				if j.admits(sessionOpened, slog.LevelDebug) {
-					t.Error("what is not logged is admitted")
-				}
+				failIf(t, j.admits(sessionOpened, slog.LevelDebug), "what is not logged is admitted")
 				synctest.Wait()
 			}
 		}
@@ -102,9 +100,7 @@ func TestJournalThatIsStuck(t *testing.T) {
 		for range 2 * maxQueued {
 			m.epoch.journal.say(slog.LevelInfo, "more than there is room for")
 		}
-		if !m.epoch.mu.mu.TryLock() {
-			t.Fatal("the mutex is held")
-		}
+		stopIf(t, !m.epoch.mu.mu.TryLock(), "the mutex is held")
 		m.epoch.mu.mu.Unlock()
 		close(log.gate)
 	})

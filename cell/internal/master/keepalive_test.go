@@ -24,9 +24,7 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 			reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil) // as if the previous reply had been lost, so it is answered at once
 			noErr(t, err)
 			granted = reply.Grant.Lease
-			if granted > s.Lease {
-				t.Fatalf("granted %v when the log knew of %v", granted, s.Lease)
-			}
+			stopIf(t, granted > s.Lease, "granted %v when the log knew of %v", granted, s.Lease)
 		}
 		equal(t, granted, api.MaxLease, "granted %v at last")
 	})
@@ -52,9 +50,7 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		time.Sleep(time.Second)
 		reader.hear(t) // parked until the lease is due; the reply asks for a sign of life
 		reader.hear(t) // the sign of life
-		if reader.grant <= before {
-			t.Error("acknowledged, and not extended")
-		}
+		failIf(t, reader.grant <= before, "acknowledged, and not extended")
 		report(t, <-done)
 	})
 }
@@ -70,9 +66,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		m.proving = nil
 		noErr(t, err)
 		g := reply.Grant
-		if g.Parked > time.Second {
-			t.Errorf("the lease is said to begin %v after the request", g.Parked)
-		}
+		failIf(t, g.Parked > time.Second, "the lease is said to begin %v after the request", g.Parked)
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
 		if end, _ := m.tables.leases.End(c.who.Session); end > began.Add(g.Lease) {
@@ -152,9 +146,7 @@ func TestGrantAfterALateAnswer(t *testing.T) {
 			}
 			time.Sleep(late)
 			reply, err := k.Finish(t.Context())
-			if err != nil || (reply.Grant != nil) != (late == 0) {
-				t.Fatalf("after %v: %v, %v", late, reply.Grant, err)
-			}
+			stopIf(t, err != nil || (reply.Grant != nil) != (late == 0), "after %v: %v, %v", late, reply.Grant, err)
 			if reply.Grant != nil {
 				c.grant = reply.Grant.Number
 			}
@@ -174,8 +166,6 @@ func TestRepliesDueTogether(t *testing.T) {
 	const lease = 12 * time.Second
 	for due := session.Instant(0); due < session.Instant(time.Second); due += session.Instant(7 * time.Millisecond) {
 		at := alignDue(due, lease)
-		if at > due || due.Sub(at) >= lease/48 || alignDue(at, lease) != at {
-			t.Fatalf("due at %d, sent at %d", due, at)
-		}
+		stopIf(t, at > due || due.Sub(at) >= lease/48 || alignDue(at, lease) != at, "due at %d, sent at %d", due, at)
 	}
 }

@@ -64,9 +64,7 @@ func TestSessionsComeInPages(t *testing.T) {
 			fits(t, len(reply.List), reply.bytes)
 			for _, one := range reply.List {
 				ids = append(ids, one.Session.Session)
-				if one.LeftLeast != time.Minute {
-					t.Fatalf("%v is left of the lease of %v", one.LeftLeast, one)
-				}
+				stopIf(t, one.LeftLeast != time.Minute, "%v is left of the lease of %v", one.LeftLeast, one)
 			}
 			if after = reply.Next; len(after) == 0 {
 				break
@@ -97,9 +95,7 @@ func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) ma
 		reply := must(s.Inspector.ListLocks(t.Context(), prefix, id, after, 0))(t)
 		fits(t, len(reply.List), reply.bytes)
 		for _, l := range reply.List {
-			if found[l.Path] != nil {
-				t.Errorf("%s is listed twice", l.Path)
-			}
+			failIf(t, found[l.Path] != nil, "%s is listed twice", l.Path)
 			found[l.Path] = l
 		}
 		if after = reply.Next; len(after) == 0 {
@@ -259,9 +255,7 @@ func TestDirectoriesComeInPages(t *testing.T) {
 				break
 			}
 		}
-		if seen < nodes {
-			t.Errorf("%d nodes were listed, of %d", seen, nodes)
-		}
+		failIf(t, seen < nodes, "%d nodes were listed, of %d", seen, nodes)
 	})
 }
 
@@ -301,9 +295,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 				gaveUp, waits := make(chan error, 1), make(chan error, 1)
 				go func() { gaveUp <- ask(ctx, m) }()
 				go func() { waits <- ask(t.Context(), m) }()
-				if !stillWaits(waits) {
-					t.Fatalf("a page is made beside %d others", maxPages)
-				}
+				stopIf(t, !stillWaits(waits), "a page is made beside %d others", maxPages)
 				cancel()
 				fails(t, <-gaveUp, api.Unavailable, "a call that was given up while it waited")
 				for _, done := range made {

@@ -277,9 +277,7 @@ func TestLossesThatNobodyHearsEnd(t *testing.T) {
 				t.Fatal("its lease is extended although it has lost 100 locks and acknowledged none")
 			}
 		}
-		if n < 5 {
-			t.Errorf("its lease is no longer extended after %d losses", n)
-		}
+		failIf(t, n < 5, "its lease is no longer extended after %d losses", n)
 		if !lose(listener, "/ls/local/theirs") {
 			t.Error("the lease of another principal's session, which lost one lock, is not extended either")
 		}

@@ -35,9 +35,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 				if e.Sequence <= seen {
 					continue
 				}
-				if e.Sequence != seen+1 {
-					t.Fatalf("seed %d: event %d came after %d", seed, e.Sequence, seen)
-				}
+				stopIf(t, e.Sequence != seen+1, "seed %d: event %d came after %d", seed, e.Sequence, seen)
 				seen = e.Sequence
 				delete(essentials, e.Generation)
 				delete(unseen, e.Generation)
@@ -45,9 +43,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 					clear(unseen) // the client reads everything again now
 				}
 			}
-			if size > maxTold+api.MaxPath+100 {
-				t.Fatalf("seed %d: a reply of %d bytes", seed, size)
-			}
+			stopIf(t, size > maxTold+api.MaxPath+100, "seed %d: a reply of %d bytes", seed, size)
 		}
 		var acked uint64
 		keepAlive := func(lost bool) {
@@ -88,9 +84,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 					others++
 				}
 			}
-			if others > api.MaxEventQueue+1 {
-				t.Fatalf("seed %d: %d events wait, besides essential ones", seed, others)
-			}
+			stopIf(t, others > api.MaxEventQueue+1, "seed %d: %d events wait, besides essential ones", seed, others)
 		}
 		for len(b.events) > 0 {
 			keepAlive(false)
@@ -116,9 +110,7 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 			b.takeEvents(b.received)
 			b.acknowledge(b.delivered, b.delivered)
 		}
-		if b.ends != 0 {
-			t.Fatalf("round %d: %d ends in an empty mailbox", round, b.ends)
-		}
+		stopIf(t, b.ends != 0, "round %d: %d ends in an empty mailbox", round, b.ends)
 	}
 }
 
@@ -130,9 +122,7 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	for range 10_000 {
 		b.post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
 	}
-	if !b.isAcknowledged() {
-		t.Fatal("an event that was not sent counts as unacknowledged")
-	}
+	stopIf(t, !b.isAcknowledged(), "an event that was not sent counts as unacknowledged")
 	replies := 0
 	for {
 		replies++
@@ -183,16 +173,12 @@ func TestManyInvalidations(t *testing.T) {
 		events, replies := 0, 0
 		for events < names {
 			told := reader.hear(t)
-			if len(told) == 0 {
-				t.Fatalf("%d of %d names were told in %d replies", events, names, replies)
-			}
+			stopIf(t, len(told) == 0, "%d of %d names were told in %d replies", events, names, replies)
 			size := 0
 			for _, e := range told {
 				size += e.WireSize()
 			}
-			if size > api.MaxMessage {
-				t.Errorf("a reply of %d bytes; clients accept %d", size, api.MaxMessage)
-			}
+			failIf(t, size > api.MaxMessage, "a reply of %d bytes; clients accept %d", size, api.MaxMessage)
 			events, replies, reader.acked = events+len(told), replies+1, told[len(told)-1].Sequence
 		}
 		time.Sleep(5 * time.Second)

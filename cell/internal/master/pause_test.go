@@ -42,9 +42,7 @@ func TestPauseLetsOthersIn(t *testing.T) {
 		}
 	}
 	p.Unlock()
-	if waiting {
-		t.Fatal("no other goroutine has had the mutex")
-	}
+	stopIf(t, waiting, "no other goroutine has had the mutex")
 	equal(t, time.Duration(longest.Load()), maxSteps*time.Microsecond, "the longest hold took %v by its watch")
 }
 
@@ -82,9 +80,7 @@ func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 	}
 	stop.Store(true)
 	work.Wait()
-	if fewest > crowd/4 {
-		t.Errorf("%d holds of others while one waited for the mutex", fewest)
-	}
+	failIf(t, fewest > crowd/4, "%d holds of others while one waited for the mutex", fewest)
 }
 
 // The first hold of a patient holder is short, because there may be very many

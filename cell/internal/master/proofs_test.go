@@ -54,9 +54,7 @@ func TestProofsOfSequencers(t *testing.T) {
 			if one == "" && err != nil {
 				one = err.Error()
 			}
-			if api.CodeOf(err) != api.BadSequencer || err.Error() != one {
-				t.Errorf("%v: %v, want %s", bad, err, one)
-			}
+			failIf(t, api.CodeOf(err) != api.BadSequencer || err.Error() != one, "%v: %v, want %s", bad, err, one)
 		}
 		// The proof is of every part of it.
 		for what, edit := range map[string]func(*sequencer.Sequencer){

@@ -52,13 +52,9 @@ func TestCommandTooLargeIsRefused(t *testing.T) {
 		if err := p.enqueue(newProposal(sized(1, api.MaxCommand), raftfsm.MaxLevel, false, nil)); !errors.Is(err, api.TooLarge) {
 			t.Errorf("a command above the limit: %v; want TooLarge", err)
 		}
-		if hand(p, sized(0, api.MaxCommand)) {
-			t.Error("a command of the master's own above the limit was taken")
-		}
+		failIf(t, hand(p, sized(0, api.MaxCommand)), "a command of the master's own above the limit was taken")
 		synctest.Wait()
-		if len(h.entries) > 0 {
-			t.Error("it was written all the same")
-		}
+		failIf(t, len(h.entries) > 0, "it was written all the same")
 	})
 }
 
@@ -111,9 +107,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		if one, all := took[1], took[1]+took[2]+took[3]+took[4]; one != 4 || all != 14 {
 			t.Errorf("of one session %d changes of 4,000 bytes wait, of all %d; want 4 (20,000 bytes each) and 14 (60,000 for all)", one, all)
 		}
-		if !hand(p, sized(0, 9_000)) {
-			t.Error("there is no room for the master's own commands")
-		}
+		failIf(t, !hand(p, sized(0, 9_000)), "there is no room for the master's own commands")
 		for range 100 {
 			h.release <- struct{}{}
 		}

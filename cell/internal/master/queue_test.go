@@ -83,9 +83,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 				}
 			}
 			compareQueues(t, q, twin, names)
-			if t.Failed() {
-				t.Fatalf("seed %d, step %d", seed, step)
-			}
+			stopIf(t, t.Failed(), "seed %d, step %d", seed, step)
 		}
 	}
 }
@@ -95,9 +93,7 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 	waiting := 0
 	for id := range api.SessionID(6) {
 		got, want := keysOf(slices.Collect(q.ofSession(id))), twin.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
-		if !slices.Equal(got, want) {
-			t.Errorf("session %d waits with %v, want %v", id, got, want)
-		}
+		failIf(t, !slices.Equal(got, want), "session %d waits with %v, want %v", id, got, want)
 		waiting += len(got)
 	}
 	equal(t, waiting, len(twin), "%d wait")
@@ -168,9 +164,7 @@ func TestPlacesAreKeptOverFailOvers(t *testing.T) {
 				t.Fatalf("places %s: one comes back with ticket %d: %v", name, i, err)
 			}
 		}
-		if join(q, Ticket{Epoch: 1, Number: 1 << 20}, one.allowed) == nil {
-			t.Errorf("places %s have no end", name)
-		}
+		failIf(t, join(q, Ticket{Epoch: 1, Number: 1 << 20}, one.allowed) == nil, "places %s have no end", name)
 		if w := q.byName[lock.Name][0]; w.ticket != (Ticket{Epoch: 1, Number: 1}) {
 			t.Errorf("the first in the queue has ticket %v", w.ticket)
 		}

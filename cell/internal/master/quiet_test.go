@@ -93,9 +93,7 @@ func TestQuietRequestsAreToldToNobody(t *testing.T) {
 func (c *soloClient) tokenOf(t *testing.T, h Handle) raftfsm.Answer {
 	t.Helper()
 	node, err := c.m.epoch.state().Tree.Resolve(h.Node)
-	if err != nil || !node.Holds(h.Owner) {
-		t.Fatalf("%+v does not hold the lock: %v", h.Owner, err)
-	}
+	stopIf(t, err != nil || !node.Holds(h.Owner), "%+v does not hold the lock: %v", h.Owner, err)
 	return raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode}
 }
 

@@ -128,9 +128,7 @@ func (s *soloMaster) refusesNothing(t *testing.T) {
 	t.Helper()
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	if n := len(s.tables.handles.refusing); n > 0 {
-		t.Errorf("%d refusals are still on their way", n)
-	}
+	failIf(t, len(s.tables.handles.refusing) > 0, "%d refusals are still on their way", len(s.tables.handles.refusing))
 }
 
 // Between the look at the quota and the entry that refuses, a copy of the Open finds room, and is done: that is the answer

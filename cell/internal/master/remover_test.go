@@ -54,9 +54,7 @@ func slowCache(t *testing.T, cached ...api.Name) {
 		good := m.client(t, 1)
 		good.keepAlive(ctx)
 		slow := m.client(t, 2)
-		if !m.coherence.registerReader(slow.who.Session, cached...) {
-			t.Fatal("the client cannot cache the nodes")
-		}
+		stopIf(t, !m.coherence.registerReader(slow.who.Session, cached...), "the client cannot cache the nodes")
 		noErr(t, m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}))
 		time.Sleep(time.Second)
 		if n := m.epoch.state().Tree.Counts().Nodes; n != 4+len(cached) {

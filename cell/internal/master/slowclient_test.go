@@ -37,9 +37,7 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		}
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
-		if alive(prompt) {
-			t.Error("it has delayed the change for too long, and is not cut off")
-		}
+		failIf(t, alive(prompt), "it has delayed the change for too long, and is not cut off")
 		late.acknowledge(t, late.hear(t))
 		prompt.acknowledge(t, prompt.hear(t))
 		report(t, <-wrote)
@@ -54,9 +52,7 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 		owner, readers := m.client(t, 1), []*soloClient{m.client(t, 2), m.client(t, 3)}
 		e := owner.openEphemeral(t, "/ls/local/e")
 		for i, name := range []api.Name{"/e", ""} {
-			if !m.coherence.registerReader(readers[i].who.Session, name) {
-				t.Fatal("it may not cache")
-			}
+			stopIf(t, !m.coherence.registerReader(readers[i].who.Session, name), "it may not cache")
 		}
 		noErr(t, m.Files.Close(t.Context(), owner.mutation(), e))
 		time.Sleep(4 * time.Second)
@@ -79,9 +75,7 @@ func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 		m.coherence.slowClient = 2 * time.Second
 		names := []api.Name{"/a", "/b"}
 		for i := range clients {
-			if !m.coherence.registerReader(m.client(t, byte(i+1)).who.Session, names...) {
-				t.Fatal("it may not cache")
-			}
+			stopIf(t, !m.coherence.registerReader(m.client(t, byte(i+1)).who.Session, names...), "it may not cache")
 		}
 		var holds atomic.Int32
 		m.epoch.mu.Lock()

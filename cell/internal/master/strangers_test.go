@@ -88,9 +88,7 @@ func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 			time.Sleep(time.Duration(round)*time.Millisecond + 500*time.Microsecond)
 			noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], held.Generation))
 			time.Sleep(5 * time.Second)
-			if stillAsks(waits) {
-				t.Fatalf("it waits in vain; the lock is held by %v", m.holders())
-			}
+			stopIf(t, stillAsks(waits), "it waits in vain; the lock is held by %v", m.holders())
 			got := <-waits
 			noErr(t, m.Locks.Release(t.Context(), c[1].mutation(), h[1], got.Generation))
 		}

@@ -87,14 +87,10 @@ func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 			m.epoch.proposer.closed = api.Errorf(api.Unavailable, "too much waits") // for the refusal, at first
 		}
 		noErr(t, m.Files.Close(t.Context(), closing, h[1]))
-		if !stillAsks(waits) {
-			t.Error("it got a refusal that is not in the log")
-		}
+		failIf(t, !stillAsks(waits), "it got a refusal that is not in the log")
 		m.congested(func() {}) // from now on there is room
 		fails(t, answered(t, waits).err, api.HandleClosed)
-		if !m.Master.epoch.isAnswered(claim.Mutation) {
-			t.Error("the log knows nothing of the refusal")
-		}
+		failIf(t, !m.Master.epoch.isAnswered(claim.Mutation), "the log knows nothing of the refusal")
 	})
 }
 

@@ -234,9 +234,7 @@ func TestUnfencedTurns(t *testing.T) {
 	times.beginHold("/x", turn{generation: 1, by: c}, instant(0))
 	times.beginHold("/x", turn{generation: 1}, instant(0)) // another reader
 	times.endHold("/x", instant(time.Millisecond))
-	if n := c.sum(actionHold); n > 0 {
-		t.Errorf("a turn of two counts for one")
-	}
+	failIf(t, c.sum(actionHold) > 0, "a turn of two counts for one")
 }
 
 // What anybody says of the sequencer of a lock counts only if he holds it.

@@ -160,9 +160,7 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		m.epoch.mu.Unlock()
 		between.Store(true)
 		m.timekeeper.tick(m.epoch.clock(), 0)
-		if between.Load() {
-			t.Fatal("the clock loop did not pause")
-		}
+		stopIf(t, between.Load(), "the clock loop did not pause")
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
@@ -181,8 +179,6 @@ func TestLockIsLostOnce(t *testing.T) {
 		}
 		holder.acknowledge(t, events)
 		report(t, answered(t, waits).err)
-		if n := len(events); n != 1 || events[0].Kind != api.EventLockLost {
-			t.Errorf("the holder got the events %v", events)
-		}
+		failIf(t, len(events) != 1 || events[0].Kind != api.EventLockLost, "the holder got the events %v", events)
 	})
 }
