@@ -42,15 +42,11 @@ func TestRestoreAccess(t *testing.T) {
 	}
 	begin(false)
 	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
-		if may(name) {
-			t.Fatalf("%q is open before access is restored: the test proves nothing", name)
-		}
+		stopIf(t, may(name), "%q is open before access is restored: the test proves nothing", name)
 	}
 	begin(true)
 	for name, want := range map[api.Name]bool{"": true, "/acl": true, "/acl/ops": true, "/acl/everyone": true, "/data": false} {
-		if may(name) != want {
-			t.Errorf("%q open to everybody: %t, want %t", name, !want, want)
-		}
+		failIf(t, may(name) != want, "%q open to everybody: %t, want %t", name, !want, want)
 	}
 	if n, _ := c.state.Tree.Get("/acl/ops"); string(n.Contents) != "alice\n" {
 		t.Errorf("the list ops is %q", n.Contents)

@@ -29,9 +29,7 @@ func newCell(t testing.TB) *cell {
 func (c *cell) elect() {
 	c.term++
 	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}})
-	if r.Code() != api.OK {
-		c.t.Fatalf("a new epoch: %v", r.Err())
-	}
+	stopIf(c.t, r.Code() != api.OK, "a new epoch: %v", r.Err())
 }
 
 func (c *cell) apply(command raftfsm.Command) raftfsm.Result {
@@ -57,9 +55,7 @@ func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 func (c *cell) session(nonce string) api.SessionID {
 	c.t.Helper()
 	r := c.apply(raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte(nonce), Principal: nonce, Lease: 12 * time.Second}})
-	if r.Code() != api.OK || r.Session == 0 {
-		c.t.Fatalf("a session: %v", r.Err())
-	}
+	stopIf(c.t, r.Code() != api.OK || r.Session == 0, "a session: %v", r.Err())
 	return r.Session
 }
 
@@ -74,9 +70,7 @@ func (c *cell) file(id api.SessionID, name api.Name) (namespace.Ref, api.HandleI
 	c.t.Helper()
 	m := c.mutation(id)
 	r := c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: m, Name: name, Create: api.MayCreate, Kind: api.File}})
-	if r.Code() != api.OK {
-		c.t.Fatalf("open %s: %v", name, r.Err())
-	}
+	stopIf(c.t, r.Code() != api.OK, "open %s: %v", name, r.Err())
 	return namespace.Ref{Name: name, Instance: r.Stat.Instance}, api.HandleID(m.Number)
 }
 

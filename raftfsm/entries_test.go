@@ -39,9 +39,7 @@ func TestEntriesOfManyCommands(t *testing.T) {
 	}
 	a, aerr := together.Hash()
 	b, berr := alone.Hash()
-	if a != b || aerr != nil || berr != nil {
-		t.Errorf("the states differ: %v, %v", aerr, berr)
-	}
+	failIf(t, a != b || aerr != nil || berr != nil, "the states differ: %v, %v", aerr, berr)
 }
 
 // Neither the state nor a result has memory of the entry: Raft may use that again, and a node would
@@ -60,7 +58,5 @@ func TestNothingKeepsTheMemoryOfAnEntry(t *testing.T) {
 			t.Fatalf("entry %d: its results changed with its memory\n  from %s\n  to   %s", i, showResult(want[0]), showResult(got[0]))
 		}
 	}
-	if hash(t, replica) != hash(t, kept) {
-		t.Error("the state changed with the memory of entries")
-	}
+	failIf(t, hash(t, replica) != hash(t, kept), "the state changed with the memory of entries")
 }

@@ -119,9 +119,7 @@ func TestFastDecodeOfDamage(t *testing.T) {
 			read++
 		}
 	}
-	if read < 1_000 {
-		t.Errorf("only %d of the damaged entries could be read", read)
-	}
+	failIf(t, read < 1_000, "only %d of the damaged entries could be read", read)
 }
 
 // A number that is too large for its type is damage.

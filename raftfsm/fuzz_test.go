@@ -33,9 +33,7 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entry, err := raftfsm.DecodeEntry(data)
 		if err != nil {
-			if !errors.Is(err, api.Corrupt) {
-				t.Fatalf("%v is not Corrupt", err)
-			}
+			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
 			return
 		}
 		entry.Epoch = api.Epoch(p.term)
@@ -45,14 +43,10 @@ func FuzzApply(f *testing.F) {
 		noErr(t, err, "what was written cannot be read")
 		state, replica := p.state, p.replica
 		results := state.Apply(p.index+1, p.term, entry)
-		if len(results) != len(entry.Commands) {
-			t.Fatalf("%d results of %d commands", len(results), len(entry.Commands))
-		}
+		stopIf(t, len(results) != len(entry.Commands), "%d results of %d commands", len(results), len(entry.Commands))
 		noErr(t, state.Check())
 		replica.Apply(p.index+1, p.term, other)
-		if hash(t, state) != hash(t, replica) {
-			t.Fatal("two replicas differ")
-		}
+		stopIf(t, hash(t, state) != hash(t, replica), "two replicas differ")
 		var snapshot bytes.Buffer
 		must(state.WriteTo(&snapshot))(t)
 		read, err := raftfsm.ReadState(&snapshot, math.MaxInt)
@@ -102,17 +96,13 @@ func FuzzRestore(f *testing.F) {
 		sum := sha256.Sum256(data)
 		state, err := raftfsm.ReadState(bytes.NewReader(slices.Concat(data, sum[:])), math.MaxInt)
 		if err != nil {
-			if !errors.Is(err, api.Corrupt) {
-				t.Fatalf("%v is not Corrupt", err)
-			}
+			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
 			return
 		}
 		var b bytes.Buffer
 		must(state.WriteTo(&b))(t)
 		again, err := raftfsm.ReadState(&b, math.MaxInt)
-		if err != nil || hash(t, again) != hash(t, state) {
-			t.Fatalf("a snapshot reads back as a different one (%v)", err)
-		}
+		stopIf(t, err != nil || hash(t, again) != hash(t, state), "a snapshot reads back as a different one (%v)", err)
 		for i, data := range log {
 			entry := must(raftfsm.DecodeEntry(data))(t)
 			entry.Epoch = state.Epoch
@@ -133,9 +123,7 @@ func FuzzReadState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		state, err := raftfsm.ReadState(bytes.NewReader(data), math.MaxInt)
 		if err != nil {
-			if !errors.Is(err, api.Corrupt) {
-				t.Fatalf("%v is not Corrupt", err)
-			}
+			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
 			return
 		}
 		var b bytes.Buffer

@@ -147,9 +147,7 @@ func TestModifiedFromLevelTwo(t *testing.T) {
 	modified := func(name api.Name) int64 {
 		t.Helper()
 		node, ok := c.state.Tree.Get(name)
-		if !ok {
-			t.Fatalf("%v does not exist", name)
-		}
+		stopIf(t, !ok, "%v does not exist", name)
 		return node.ModifiedUnix
 	}
 	write := func(node namespace.Ref) int64 {
@@ -163,9 +161,7 @@ func TestModifiedFromLevelTwo(t *testing.T) {
 		t.Errorf("at level 1 the contents have the time %d, and the answer says %d", modified("/old"), told)
 	}
 	c.want(c.apply(raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: 2}}), api.OK)
-	if modified("/old") != 0 {
-		t.Error("raising the level set a time")
-	}
+	failIf(t, modified("/old") != 0, "raising the level set a time")
 	created, _ := c.file(a, "/new")
 	if now := int64(c.index); modified("/new") != now {
 		t.Errorf("the new file has the time %d, want %d", modified("/new"), now)
@@ -193,9 +189,7 @@ func TestProofsFromLevelThree(t *testing.T) {
 	}
 	raise(2)
 	node, _ := c.file(a, "/lock")
-	if c.state.Unproved != 0 {
-		t.Error("there are no proofs yet")
-	}
+	failIf(t, c.state.Unproved != 0, "there are no proofs yet")
 	raise(3)
 	if was := c.state.Unproved; was < node.Instance || uint64(was) != c.state.Counter {
 		t.Errorf("%d, and the counter is %d", was, c.state.Counter)
@@ -206,7 +200,5 @@ func TestProofsFromLevelThree(t *testing.T) {
 	var snapshot bytes.Buffer
 	must(c.state.WriteTo(&snapshot))(t)
 	read, err := raftfsm.ReadState(&snapshot, 4)
-	if err != nil || read.Unproved != was {
-		t.Errorf("after a snapshot it is %d, and was %d: %v", read.Unproved, was, err)
-	}
+	failIf(t, err != nil || read.Unproved != was, "after a snapshot it is %d, and was %d: %v", read.Unproved, was, err)
 }

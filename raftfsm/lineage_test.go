@@ -30,9 +30,7 @@ func (c *restoring) token(session string) api.Generation {
 	id := c.session(session)
 	file, handle := c.file(id, api.Name("/"+session))
 	r := c.acquire(file, c.claim(id, handle))[0]
-	if r.Answer.Generation == 0 {
-		c.t.Fatalf("%+v", r)
-	}
+	stopIf(c.t, r.Answer.Generation == 0, "%+v", r)
 	return r.Answer.Generation
 }
 

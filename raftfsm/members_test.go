@@ -122,9 +122,7 @@ func TestRemovalIsTakenBack(t *testing.T) {
 	c.change(raftfsm.ChangeMembers{Remove: "r4"}, api.OK)
 	c.settle("r4", raftfsm.Leaving)
 	c.change(raftfsm.ChangeMembers{Keep: "r4"}, api.NotFound)
-	if r := c.state.Roster; r.Author != "a" {
-		t.Errorf("the last change is of %q", r.Author)
-	}
+	failIf(t, c.state.Roster.Author != "a", "the last change is of %q", c.state.Roster.Author)
 }
 
 // A replica joins, takes the place of another, and its id is never used again; one change is under way at a time.
@@ -213,9 +211,7 @@ func TestMembersAreWellFormed(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{ChangeMembers: &stranger}), api.PermissionDenied)
 	m := raftfsm.ChangeMembers{Mutation: c.mutation(a), Founders: founders(raftfsm.MaxMembers), Add: newcomer("n1")}
 	c.want(c.apply(raftfsm.Command{ChangeMembers: &m}), api.QuotaExceeded)
-	if (raftfsm.Command{ChangeMembers: &m}).Level() != 3 {
-		t.Error("it may be in a log of level 2")
-	}
+	failIf(t, (raftfsm.Command{ChangeMembers: &m}).Level() != 3, "it may be in a log of level 2")
 }
 
 // A replica that was to be replaced is kept beside the one that has its place. That makes no more members than a cell may have.
@@ -238,7 +234,5 @@ func TestKeepingMakesNotTooManyMembers(t *testing.T) {
 			members++
 		}
 	}
-	if members > raftfsm.MaxMembers {
-		t.Errorf("%d members; at most %d", members, raftfsm.MaxMembers)
-	}
+	failIf(t, members > raftfsm.MaxMembers, "%d members; at most %d", members, raftfsm.MaxMembers)
 }

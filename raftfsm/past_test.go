@@ -16,9 +16,7 @@ func (c *cell) use(lock namespace.Ref, by api.SessionID, h api.HandleID) api.Gen
 	c.t.Helper()
 	token := c.acquire(lock, c.claim(by, h))[0].Answer.Generation
 	r := c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(by), Lock: lock, Handle: h, Generation: token}})
-	if token == 0 || r.Code() != api.OK {
-		c.t.Fatalf("acquired with token %d, and released: %v", token, r.Err())
-	}
+	stopIf(c.t, token == 0 || r.Code() != api.OK, "acquired with token %d, and released: %v", token, r.Err())
 	return token
 }
 
@@ -26,9 +24,7 @@ func (c *cell) use(lock namespace.Ref, by api.SessionID, h api.HandleID) api.Gen
 func (c *cell) ended(name api.Name) []*api.Holding {
 	c.t.Helper()
 	n, ok := c.state.Tree.Get(name)
-	if !ok {
-		c.t.Fatalf("%q is not there", name)
-	}
+	stopIf(c.t, !ok, "%q is not there", name)
 	return c.state.Ended(n)
 }
 
@@ -64,9 +60,7 @@ func TestWhyHoldingsEnd(t *testing.T) {
 		{api.ByClose, false, "operator"}, {api.ByClose, false, "holder"}, {api.ByExpiry, true, "holder"}, {api.ByFailOver, true, "holder"},
 		{api.ByOperator, true, "holder"}, {api.ByOperator, false, "holder"}, {api.ByBreak, false, "operator"},
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the holdings ended\n  %+v\nwant\n  %+v", got, want)
-	}
+	failIf(t, !slices.Equal(got, want), "the holdings ended\n  %+v\nwant\n  %+v", got, want)
 }
 
 // A holding that somebody cut short says who did, and why, however its end then came: a holder that gives the lock up when it hears
@@ -142,9 +136,7 @@ func TestHoldingsOfANode(t *testing.T) {
 	for _, one := range c.ended("/f") {
 		got = append(got, one.Generation)
 	}
-	if !slices.Equal(got, tokens[3:]) {
-		t.Errorf("remembered are the tokens %v, of %v", got, tokens)
-	}
+	failIf(t, !slices.Equal(got, tokens[3:]), "remembered are the tokens %v, of %v", got, tokens)
 	c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(by), Node: file, Handle: h}})
 	if file, h = c.file(by, "/f"); len(c.ended("/f")) != 0 {
 		t.Errorf("a new file has the history of the one before: %+v", c.ended("/f"))
@@ -268,9 +260,7 @@ func TestForgettingGoesOnFromASnapshot(t *testing.T) {
 	}
 	a, aerr := c.state.Hash()
 	b, berr := other.Hash()
-	if a != b || aerr != nil || berr != nil {
-		t.Errorf("the two have forgotten different holdings, %v, %v", aerr, berr)
-	}
+	failIf(t, a != b || aerr != nil || berr != nil, "the two have forgotten different holdings, %v, %v", aerr, berr)
 }
 
 // A state that remembers that two held a lock at once, or what cannot be, is corrupt: no replica starts from it.

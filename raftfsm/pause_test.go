@@ -35,9 +35,7 @@ func largeState(tb testing.TB, files int) (*raftfsm.State, api.SessionID) {
 // writeOne applies an entry that writes a file.
 func writeOne(tb testing.TB, s *raftfsm.State, by api.SessionID, n api.RequestNumber, name api.Name) {
 	node, ok := s.Tree.Get(name)
-	if !ok {
-		tb.Fatalf("there is no %s", name)
-	}
+	stopIf(tb, !ok, "there is no %s", name)
 	m := session.Mutation{Session: by, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}}
 	if r := s.Apply(uint64(n)+1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{SetContents: &raftfsm.SetContents{Mutation: m, Node: node.Ref(), Contents: []byte("x")}}}}); r[0].Code() != api.OK {
 		tb.Fatal(r[0].Err())

@@ -23,9 +23,7 @@ func (c *restoring) step(by api.SessionID, step raftfsm.Restore, want api.Code) 
 	c.t.Helper()
 	step.Mutation = c.mutation(by)
 	r := c.apply(raftfsm.Command{Restore: &step})
-	if r.Code() != want {
-		c.t.Fatalf("%+v: %v, want %v", step, r.Err(), want)
-	}
+	stopIf(c.t, r.Code() != want, "%+v: %v, want %v", step, r.Err(), want)
 	var snapshot bytes.Buffer
 	must(c.state.WriteTo(&snapshot))(c.t)
 	read := must(raftfsm.ReadState(&snapshot, raftfsm.MaxLevel))(c.t)
@@ -100,9 +98,7 @@ func TestRestoreSteps(t *testing.T) {
 	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.other, Reason: api.ByOperator}}}})
 	before := c.state.Counter
 	r := c.step(c.operator, finish, api.OK)
-	if !r.Restored || len(r.Dying) != 1 || r.Dying[0].Name != "/e" {
-		t.Errorf("%+v", r)
-	}
+	failIf(t, !r.Restored || len(r.Dying) != 1 || r.Dying[0].Name != "/e", "%+v", r)
 	if s := c.state; s.Counter != before+raftfsm.RestoreGap && s.Counter != 1000+raftfsm.RestoreGap || s.Counter < before+raftfsm.RestoreGap ||
 		s.CellID != "ff112233445566778899aabbccddeeff" || s.Origin != "00112233445566778899aabbccddeeff" {
 		t.Errorf("counter %d after %d, id %s, origin %s", s.Counter, before, s.CellID, s.Origin)

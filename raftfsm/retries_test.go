@@ -60,9 +60,7 @@ func TestRetriesAreAnsweredOnce(t *testing.T) {
 	m := c.mutation(id)
 	write := raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: m, Node: file, Contents: []byte("x")}}
 	first := c.apply(write)
-	if first.Code() != api.OK || first.Stat.Content != api.Generation(c.state.Counter) {
-		t.Fatalf("%+v", first)
-	}
+	stopIf(t, first.Code() != api.OK || first.Stat.Content != api.Generation(c.state.Counter), "%+v", first)
 	c.elect()
 	again := c.apply(write)
 	if again.Code() != api.OK || again.Stat.Content != first.Stat.Content {

@@ -19,18 +19,14 @@ import (
 
 func (c *cell) want(r raftfsm.Result, code api.Code) raftfsm.Result {
 	c.t.Helper()
-	if r.Code() != code {
-		c.t.Fatalf("answered %v (%v), want %v", r.Code(), r.Err(), code)
-	}
+	stopIf(c.t, r.Code() != code, "answered %v (%v), want %v", r.Code(), r.Err(), code)
 	return r
 }
 
 func (c *cell) write(id api.SessionID, name api.Name, contents string) raftfsm.Result {
 	c.t.Helper()
 	node, ok := c.state.Tree.Get(name)
-	if !ok {
-		c.t.Fatalf("%q is gone", name)
-	}
+	stopIf(c.t, !ok, "%q is gone", name)
 	return c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: node.Ref(), Contents: []byte(contents)}})
 }
 
@@ -110,9 +106,7 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	claim := c.claim(a, h)
 	token := c.acquire(lock, claim)[0].Answer.Generation
 	r := c.want(c.apply(raftfsm.Command{Revoke: &raftfsm.Revoke{Mutation: c.mutation(b), Lock: lock, Why: "stuck"}}), api.OK)
-	if len(r.Revoked) != 1 || r.Revoked[0].Generation != token || len(r.Free) > 0 {
-		t.Fatalf("%+v", r)
-	}
+	stopIf(t, len(r.Revoked) != 1 || r.Revoked[0].Generation != token || len(r.Free) > 0, "%+v", r)
 	if again := c.acquire(lock, claim)[0]; again.Answer.Code() != api.LockLost {
 		t.Errorf("the retry of a revoked grant: %+v", again)
 	}
@@ -240,9 +234,7 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 		t.Fatalf("a snapshot of %d bytes, %v", snapshot.Len(), err)
 	}
 	again, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
-	if err != nil || hash(t, again) != hash(t, c.state) {
-		t.Errorf("read back: %v", err)
-	}
+	failIf(t, err != nil || hash(t, again) != hash(t, c.state), "read back: %v", err)
 }
 
 // A snapshot with a repeated record is refused, though its sum is right.
@@ -256,9 +248,7 @@ func TestSnapshotSaysNothingTwice(t *testing.T) {
 	var b bytes.Buffer
 	must(c.state.WriteTo(&b))(t)
 	title, records := split(b.Bytes())
-	if again := join(title, records); !bytes.Equal(again, b.Bytes()) {
-		t.Fatal("the test does not know the form of a snapshot")
-	}
+	stopIf(t, !bytes.Equal(join(title, records), b.Bytes()), "the test does not know the form of a snapshot")
 	// header, two sessions, three nodes, two quotas
 	for i, j := range map[int]int{1: 2, 2: 1, 4: 5, 6: 7, 7: 6} {
 		twice := slices.Clone(records)

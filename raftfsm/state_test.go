@@ -26,9 +26,7 @@ func TestEpochBeginsOnce(t *testing.T) {
 		t.Errorf("epoch %d began after its successor: %v; the cell is in %d", c.term, r.Answer.Err(), c.state.Epoch)
 	}
 	c.term++
-	if id := c.session("a"); id == 0 {
-		t.Error("the epoch does not go on")
-	}
+	failIf(t, c.session("a") == 0, "the epoch does not go on")
 }
 
 // A command of another epoch than its log entry's term, or of an epoch that has
@@ -116,9 +114,7 @@ func TestLockDelay(t *testing.T) {
 			}
 			continue
 		}
-		if !slices.Equal(r.Delayed, []api.Name{"/lock"}) || len(r.Claims) != 0 {
-			t.Fatalf("%v: %+v", why, r)
-		}
+		stopIf(t, !slices.Equal(r.Delayed, []api.Name{"/lock"}) || len(r.Claims) != 0, "%v: %+v", why, r)
 		if r := c.acquire(lock, claim)[0]; !r.Pending || r.Answer.Code() != api.LockDelayed {
 			t.Errorf("%v: a claim on a delayed lock: %+v", why, r)
 		}
@@ -163,9 +159,7 @@ func TestEphemeralsDie(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	r := c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByExpiry}}}})
-	if len(r.Dying) != 1 {
-		t.Fatalf("%+v", r)
-	}
+	stopIf(t, len(r.Dying) != 1, "%+v", r)
 	open.Mutation = c.mutation(b)
 	if r := c.apply(raftfsm.Command{Open: &open}); r.Code() != api.Exists {
 		t.Errorf("opening a dying node: %+v", r.Answer)
@@ -266,16 +260,12 @@ func TestSameLogSameState(t *testing.T) {
 			t.Fatalf("seed %d: a snapshot has changed (%v)", seed, err)
 		}
 		restored, err := raftfsm.ReadState(&before, raftfsm.MaxLevel)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		stopIf(t, err != nil, "seed %d: %v", seed, err)
 		apply(&restored, half, len(log))
 		c.state.History = whole.History // Apply does not update it
 		want := hash(t, c.state)
 		for what, got := range map[string]string{"from the beginning": hash(t, whole), "from a snapshot": hash(t, restored)} {
-			if got != want || whole.History == 0 {
-				t.Errorf("seed %d: the log applied %s gives another state", seed, what)
-			}
+			failIf(t, got != want || whole.History == 0, "seed %d: the log applied %s gives another state", seed, what)
 		}
 	}
 }

@@ -76,9 +76,7 @@ func TestTxnAndEphemeralFiles(t *testing.T) {
 	}
 	c.want(txn(nil, raftfsm.Operation{Name: "/e", Create: api.MayCreate, Contents: []byte("x")}), api.OK)
 	node, _ := c.state.Tree.Get("/e")
-	if len(node.Openers) != 1 || node.Openers[0].Session != owner {
-		t.Errorf("open in %v", node.Openers)
-	}
+	failIf(t, len(node.Openers) != 1 || node.Openers[0].Session != owner, "open in %v", node.Openers)
 	closing := raftfsm.Close{Mutation: c.mutation(owner), Node: node.Ref(), Handle: node.Openers[0].Handle}
 	c.want(c.apply(raftfsm.Command{Close: &closing}), api.OK)
 	absent := api.Generation(0)
