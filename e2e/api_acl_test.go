@@ -167,9 +167,7 @@ func eventsForReaders(s *suite) {
 	s.ok(err)
 	s.file(s.alice, "d/public-again")
 	s.expect(watching, func() bool { return true }, func(e api.Event) bool {
-		if e.Child == "secret" {
-			s.Error("a name was shown to somebody who may not read the directory")
-		}
+		failIf(s, e.Child == "secret", "a name was shown to somebody who may not read the directory")
 		return e.Kind == api.EventChildAdded && e.Child == "public-again"
 	})
 }

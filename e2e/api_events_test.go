@@ -176,9 +176,7 @@ func onlyWhatWasWanted(s *suite) {
 	s.write(author, "not wanted")
 	l := s.acquire(author, api.Exclusive)
 	s.expect(h, func() bool { return true }, func(e api.Event) bool {
-		if e.Kind == api.EventContentsModified {
-			s.Error("it was not opened for contents-modified")
-		}
+		failIf(s, e.Kind == api.EventContentsModified, "it was not opened for contents-modified")
 		return e.Kind == api.EventLockAcquired
 	})
 	s.ok(l.Release(s.ctx))

@@ -127,9 +127,7 @@ func cancelOneCall(s *suite) {
 	ctx, cancel := context.WithTimeout(s.ctx, 300*time.Millisecond)
 	defer cancel()
 	_, err := h.Acquire(ctx, api.Exclusive)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		s.Fatalf("Acquire for 300 ms: %v", err)
-	}
+	stopIf(s, !errors.Is(err, context.DeadlineExceeded), "Acquire for 300 ms: %v", err)
 	s.soon("the end of waiting", func() bool { return s.waiters("f") == 0 })
 	s.ok(held.Release(s.ctx))
 	_, err = s.file(s.bob, "f").TryAcquire(s.ctx, api.Exclusive) // nobody has it

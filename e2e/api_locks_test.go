@@ -40,17 +40,13 @@ func exclusive(s *suite) {
 	s.ok(l.Release(s.ctx))
 	next, err := other.TryAcquire(s.ctx, api.Exclusive) // no lock-delay after a release
 	s.ok(err)
-	if next.Token() <= l.Token() {
-		s.Errorf("token %d after %d", next.Token(), l.Token())
-	}
+	failIf(s, next.Token() <= l.Token(), "token %d after %d", next.Token(), l.Token())
 }
 
 // Chubby §2.4: any number of shared holders, and no exclusive one beside them.
 func shared(s *suite) {
 	one, two := s.acquire(s.file(s.alice, "l"), api.Shared), s.acquire(s.file(s.bob, "l"), api.Shared)
-	if one.Token() != two.Token() {
-		s.Errorf("tokens %d and %d: the lock was free in between", one.Token(), two.Token())
-	}
+	failIf(s, one.Token() != two.Token(), "tokens %d and %d: the lock was free in between", one.Token(), two.Token())
 	_, err := s.file(s.alice, "l").TryAcquire(s.ctx, api.Exclusive)
 	s.fails(err, api.LockHeld)
 	s.ok(one.Release(s.ctx))
@@ -184,10 +180,6 @@ func failedHolderDelay(s *suite) {
 	if took := time.Since(began); took < delay {
 		s.Errorf("the lock of a holder that failed was had after %v; its lock-delay is %v", took, delay)
 	}
-	if next.Token() <= l.Token() {
-		s.Errorf("token %d after %d", next.Token(), l.Token())
-	}
-	if l.Err() == nil {
-		s.Error("the holder that failed believes in its lock still")
-	}
+	failIf(s, next.Token() <= l.Token(), "token %d after %d", next.Token(), l.Token())
+	failIf(s, l.Err() == nil, "the holder that failed believes in its lock still")
 }

@@ -60,9 +60,7 @@ func breakNow(s *suite) {
 	s.ok(s.bob.BreakLock(s.ctx, s.path("l"), "now", true))
 	l, err := s.file(s.bob, "l").TryAcquire(s.ctx, api.Exclusive)
 	s.ok(err)
-	if l.Token() <= held.Token() {
-		s.Errorf("token %d after %d", l.Token(), held.Token())
-	}
+	failIf(s, l.Token() <= held.Token(), "token %d after %d", l.Token(), held.Token())
 	<-held.Context().Done()
 	_ = held.Release(s.ctx) // it says that the lock is lost
 	s.fails(s.alice.BreakLock(s.ctx, s.path("absent"), "why not", false), api.NotFound)
@@ -87,9 +85,7 @@ func breakCutOff(s *suite) {
 	if took := time.Since(began); took < 2*time.Second {
 		s.Errorf("the lock was had after %v; the lock-delay alone is 2 s", took)
 	}
-	if held.Context().Err() == nil {
-		s.Error("the holder believes in its lock still")
-	}
+	failIf(s, held.Context().Err() == nil, "the holder believes in its lock still")
 }
 
 // A session that is terminated: no call of it is done any more; what it held is free when it
@@ -105,9 +101,7 @@ func endSession(s *suite) {
 	if err := carol.Err(); !errors.Is(err, client.EndedByCell) || !strings.Contains(err.Error(), "maintenance") {
 		s.Errorf("the session hears: %v", err)
 	}
-	if held.Context().Err() == nil {
-		s.Error("the lock's context outlived its session")
-	}
+	failIf(s, held.Context().Err() == nil, "the lock's context outlived its session")
 	_, err := h.Stat(s.ctx)
 	s.fails(err, api.SessionExpired)
 	s.ok(h.Close(s.ctx)) // releases the lock

@@ -29,9 +29,7 @@ func wholeFile(s *suite) {
 	h := s.file(s.alice, "f")
 	was := s.write(h, "first")
 	is := s.write(h, "second")
-	if is.Content <= was.Content || is.Size != len("second") {
-		s.Errorf("after a write: %+v, before: %+v", is, was)
-	}
+	failIf(s, is.Content <= was.Content || is.Size != len("second"), "after a write: %+v, before: %+v", is, was)
 	text, stat, err := s.file(s.bob, "f").Contents(s.ctx)
 	if err != nil || string(text) != "second" || stat.Content != is.Content || stat.Checksum != is.Checksum {
 		s.Errorf("another reads %q, %+v, %v", text, stat, err)
@@ -109,9 +107,7 @@ func ephemeralFile(s *suite) {
 	h := s.open(s.alice, "up", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true})
 	other := s.open(s.bob, "up", client.OpenOptions{Read: true})
 	s.ok(h.Close(s.ctx))
-	if stat := s.stat(other); !stat.Ephemeral {
-		s.Error("it is not ephemeral")
-	}
+	failIf(s, !s.stat(other).Ephemeral, "it is not ephemeral")
 	s.ok(other.Close(s.ctx))
 	s.soon("its removal", func() bool { return s.absent("up") })
 }
@@ -150,9 +146,7 @@ func deleteNode(s *suite) {
 	s.ok(l.Release(s.ctx))
 	s.ok(mine.Delete(s.ctx))
 	s.ok(d.Delete(s.ctx))
-	if !s.absent("d") {
-		s.Error("it is still there")
-	}
+	failIf(s, !s.absent("d"), "it is still there")
 }
 
 // Chubby §2.6: ReadDir returns the children's names and metadata.

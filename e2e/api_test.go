@@ -150,9 +150,7 @@ func runAPI(t *testing.T, w *world, round string) {
 func (s *suite) open(c *client.Client, name string, opts client.OpenOptions) *client.Handle {
 	s.Helper()
 	h, err := c.Open(s.ctx, s.path(name), opts)
-	if err != nil {
-		s.Fatalf("open %s: %v", name, err)
-	}
+	stopIf(s, err != nil, "open %s: %v", name, err)
 	return h
 }
 
@@ -182,12 +180,8 @@ func (s *suite) ok(err error) {
 func (s *suite) fails(err error, code api.Code) *api.Error {
 	s.Helper()
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != code {
-		s.Fatalf("got %v, want %v", err, code)
-	}
-	if e.Message == "" {
-		s.Errorf("%v says too little", err)
-	}
+	stopIf(s, !errors.As(err, &e) || e.Code != code, "got %v, want %v", err, code)
+	failIf(s, e.Message == "", "%v says too little", err)
 	return e
 }
 

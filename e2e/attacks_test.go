@@ -115,9 +115,7 @@ func TestAttacks(t *testing.T) {
 	}
 	h.check(t)
 	for _, r := range w.replicas() {
-		if !slices.Contains(pids, r.PID) {
-			t.Errorf("replica %s ended", r.ID)
-		}
+		failIf(t, !slices.Contains(pids, r.PID), "replica %s ended", r.ID)
 	}
 	if *full && *attacksPage != "" {
 		writeAttacks(t, *attacksPage, results)
@@ -157,9 +155,7 @@ func (w *world) attacked(t *testing.T, h *honest, trial attackTrial, number int,
 	h.begin()
 	look := 0
 	for limit := began.Add(5 * time.Minute); time.Since(began) < trial.lasts || result.done == 0 || trial.until != nil && !trial.until(result.done); {
-		if time.Now().After(limit) {
-			t.Fatalf("after %v the attack has done %d", time.Since(began), result.done)
-		}
+		stopIf(t, time.Now().After(limit), "after %v the attack has done %d", time.Since(began), result.done)
 		if result.peak.memory = max(result.peak.memory, rss(t, master.PID)); look%looksPerReading == 0 {
 			result.peak = result.peak.atLeast(readingOf(t, master))
 		}
@@ -167,9 +163,7 @@ func (w *world) attacked(t *testing.T, h *honest, trial attackTrial, number int,
 		result.done, result.rejected = 0, 0
 		for _, c := range children {
 			all := c.notes()
-			if !c.running() {
-				t.Fatalf("an attacker has ended: %s", &c.stderr)
-			}
+			stopIf(t, !c.running(), "an attacker has ended: %s", &c.stderr)
 			if len(all) > 0 {
 				result.done, result.rejected = result.done+all[len(all)-1].Done, result.rejected+all[len(all)-1].Rejected
 			}
@@ -226,9 +220,7 @@ func (r attackResult) check(t *testing.T) {
 	if r.peak.memory > r.budget() {
 		t.Errorf("the master took %d MiB, of a budget of %d MiB", r.peak.memory>>20, r.budget()>>20)
 	}
-	if r.done == 0 {
-		t.Error("nothing was attacked")
-	}
+	failIf(t, r.done == 0, "nothing was attacked")
 	if !*full {
 		return // other tests run beside
 	}

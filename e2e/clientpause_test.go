@@ -197,9 +197,7 @@ func (p *pausedClient) pastGrace(grace time.Duration) {
 	p.settle()
 	p.nothingUsed(client.GraceOver)
 	for _, n := range p.after("read") {
-		if n.Cause != client.GraceOver {
-			p.Errorf("a read: %+v, want that the session is gone", n)
-		}
+		failIf(p, n.Cause != client.GraceOver, "a read: %+v, want that the session is gone", n)
 	}
 }
 
@@ -224,14 +222,10 @@ func (p *pausedClient) nothingWorks(cause client.Cause) {
 		}
 	}
 	for _, n := range p.after("lock") {
-		if n.Cause != cause {
-			p.Errorf("the lock: %+v, want its end by %v", n, cause)
-		}
+		failIf(p, n.Cause != cause, "the lock: %+v, want its end by %v", n, cause)
 	}
 	for _, n := range p.after("write") {
-		if n.Err == "" {
-			p.Errorf("a write under the lock succeeded: %+v", n)
-		}
+		failIf(p, n.Err == "", "a write under the lock succeeded: %+v", n)
 	}
 }
 
@@ -260,13 +254,9 @@ func (p *pausedClient) savedInTime(time.Duration) {
 	for _, n := range p.after("state") {
 		states = append(states, n.Text)
 	}
-	if !slices.Equal(states, []string{"jeopardy", "safe"}) {
-		p.Errorf("states: %v, want jeopardy, then safe", states)
-	}
+	failIf(p, !slices.Equal(states, []string{"jeopardy", "safe"}), "states: %v, want jeopardy, then safe", states)
 	for _, n := range append(p.after("lock"), p.after("write")...) {
-		if n.Err != "" {
-			p.Errorf("the lock was to outlast this: %+v", n)
-		}
+		failIf(p, n.Err != "", "the lock was to outlast this: %+v", n)
 	}
 	if ends := p.after("lock's end"); len(ends) > 0 {
 		p.Errorf("the lock's context ended: %+v", ends)

@@ -54,9 +54,7 @@ func (s typist) open(t *testing.T, path, servers string) *screen {
 	}
 	cmd.Dir = home
 	file, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 160})
-	if err != nil {
-		t.Fatalf("start %s on a terminal: %v", s.name, err)
-	}
+	stopIf(t, err != nil, "start %s on a terminal: %v", s.name, err)
 	term := &screen{t: t, pty: file}
 	shown := make(chan struct{})
 	go func() {
@@ -148,9 +146,7 @@ func TestCompletion(t *testing.T) {
 	for _, s := range typists(t.TempDir()) {
 		t.Run(s.name, func(t *testing.T) {
 			path, err := exec.LookPath(s.name)
-			if err != nil {
-				t.Fatalf("%s is not installed: apt-get install bash bash-completion zsh fish", s.name)
-			}
+			stopIf(t, err != nil, "%s is not installed: apt-get install bash bash-completion zsh fish", s.name)
 			t.Parallel()
 			s.completes(t, path, w)
 			s.isSilentWithoutACell(t, path)
@@ -189,9 +185,7 @@ func (s typist) completes(t *testing.T, path string, w *world) {
 		m.tab("chubbyctl cat /ls/local/alp$(touch " + ran + ")")
 		m.write("\x15") // Ctrl-U takes the line back
 		m.settle()
-		if _, err := os.Stat(ran); err == nil {
-			t.Errorf("Tab ran a command substitution of the line")
-		}
+		failIf(t, errOf(os.Stat(ran)) == nil, "Tab ran a command substitution of the line")
 	}
 
 	m.tab("chubbyctl cell status --out")

@@ -130,9 +130,7 @@ func TestContenders(t *testing.T) {
 		least, most = min(least, n), max(most, n)
 	}
 	t.Logf("%d acquisitions in %v: %v", total.Load(), span, counts)
-	if overlaps.Load() > 0 {
-		t.Errorf("%d overlaps", overlaps.Load())
-	}
+	failIf(t, overlaps.Load() > 0, "%d overlaps", overlaps.Load())
 	if least == 0 || float64(most-least) > 0.1*float64(most)+1 {
 		t.Errorf("counts from %d to %d differ by more than a tenth", least, most)
 	}

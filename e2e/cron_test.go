@@ -17,9 +17,7 @@ func TestCronHasNothingToMail(t *testing.T) {
 	besideOthers(t)
 	readme := must(os.ReadFile("../README.md"))(t)
 	line := regexp.MustCompile(`(?m)^    \*/5 \* \* \* \* \$HOME/chubby/bin/chubbyctl acquire /ls/local/report (.*) -- logger "the report"$`).FindStringSubmatch(string(readme))
-	if line == nil {
-		t.Fatal("the README has no line for crontabs")
-	}
+	stopIf(t, line == nil, "the README has no line for crontabs")
 	w := sharedWorld(t)
 	dir := t.TempDir()
 	job := fmt.Sprintf(`%s --servers %s acquire %s %s -- sh -c 'echo ran >>%s/ran'`, bin("chubbyctl"), w.servers(), w.path("report"), line[1], dir)
@@ -29,9 +27,7 @@ func TestCronHasNothingToMail(t *testing.T) {
 		return string(text)
 	}
 	for end := time.Now().Add(patience(90 * time.Second)); read("ran") == "" || read("mail") == ""; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("cron has not run the lines")
-		}
+		stopIf(t, time.Now().After(end), "cron has not run the lines")
 	}
 	w.must("acquire", w.path("report"), "--wait", patience(90*time.Second).String(), "--", "true") // behind --at-least of the one; the other has ended long ago
 	if mail := read("mail"); strings.Contains(mail, "chubbyctl") || !strings.Contains(mail, "for the mail") {

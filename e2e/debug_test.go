@@ -42,14 +42,10 @@ func TestDebugBundleHasNoSecrets(t *testing.T) {
 			text = bundleText(t, name)
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		stopIf(t, time.Now().After(end), "%v\n%s", err, out)
 	}
 	for _, want := range []string{"r1/config.txt", "r3/log.txt", "keys?left-out", "tls-key: ", "goroutine profile", "chubby_contents_used_ratio"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("it has no %q", want)
-		}
+		failIf(t, !strings.Contains(text, want), "it has no %q", want)
 	}
 	secrets := map[string]string{"contents": contents, "a query": query}
 	for _, pattern := range []string{"*.key", "*/*.key", "*/*/*.key"} {
@@ -62,13 +58,9 @@ func TestDebugBundleHasNoSecrets(t *testing.T) {
 			}
 		}
 	}
-	if len(secrets) < 6 {
-		t.Fatalf("there are few keys: %v", secrets)
-	}
+	stopIf(t, len(secrets) < 6, "there are few keys: %v", secrets)
 	for what, secret := range secrets {
-		if strings.Contains(text, secret) {
-			t.Errorf("%s is in it", what)
-		}
+		failIf(t, strings.Contains(text, secret), "%s is in it", what)
 	}
 	name := filepath.Join(t.TempDir(), "bundle")
 	if out, err := ctl("stranger", "cell", "debug", name, "local"); err == nil || !strings.Contains(out, "0 of 12 parts") {

@@ -65,9 +65,7 @@ func (w *world) drill(code int, args ...string) (r drillReport) {
 func (w *world) awaitMaster() {
 	w.t.Helper()
 	for end := time.Now().Add(patience(30 * time.Second)); w.do("--timeout", "2s", "cell", "status").code != 0; {
-		if time.Now().After(end) {
-			w.t.Fatal("the cell has no master")
-		}
+		stopIf(w.t, time.Now().After(end), "the cell has no master")
 	}
 }
 
@@ -106,9 +104,7 @@ func TestDrills(t *testing.T) {
 			t.Errorf("drill %v does not name the lock:\n%s", args, text.out)
 		}
 	}
-	if valid := w.must("sequencer", "check", kept.Sequencer().String()); valid == "" {
-		t.Error("the sequencer is not valid")
-	}
+	failIf(t, w.must("sequencer", "check", kept.Sequencer().String()) == "", "the sequencer is not valid")
 	if r := w.do("drill", "failover"); strings.Contains(r.out, "/ls/local/kept") {
 		t.Errorf("a sequencer of the lock was shown, and it is listed:\n%s", r.out)
 	}
@@ -121,9 +117,7 @@ func TestDrills(t *testing.T) {
 		if r.LocksBefore != 1 || r.LocksKept != 1 || len(r.LocksChanged.List) > 0 || len(r.SessionsGone.List) > 0 || kept.Err() != nil {
 			t.Errorf("drill %v: %+v; the lock: %v", args, r, kept.Err())
 		}
-		if args[0] == "outage" && r.NoAnswerS < 2.9 {
-			t.Errorf("an outage of 3s without an answer for %vs", r.NoAnswerS)
-		}
+		failIf(t, args[0] == "outage" && r.NoAnswerS < 2.9, "an outage of 3s without an answer for %vs", r.NoAnswerS)
 	}
 	if r := w.drill(4, "failover", "--hard", "--yes", "--limit", "1ms"); r.WithinLimit || !r.Done {
 		t.Errorf("longer than --limit: %+v", r)
@@ -174,9 +168,7 @@ func TestDrillOutageEnds(t *testing.T) {
 		if r := w.do("--timeout", "1s", "put", "/ls/local/x", "y"); r.code != 69 {
 			t.Errorf("in an outage, put: exit %d %s", r.code, r.err)
 		}
-		if r := w.do("--timeout", "1s", "drill", "failover", "--yes"); r.code == 0 {
-			t.Error("a second drill began")
-		}
+		failIf(t, w.do("--timeout", "1s", "drill", "failover", "--yes").code == 0, "a second drill began")
 		began := time.Now()
 		switch how {
 		case "SIGINT":
@@ -198,9 +190,7 @@ func TestDrillOutageEnds(t *testing.T) {
 				t.Errorf("after the death of the master: exit %d\n%s%s", code, &p.stdout, &p.stderr)
 			}
 		}
-		if kept.Err() != nil {
-			t.Errorf("%s: the lock: %v", how, kept.Err())
-		}
+		failIf(t, kept.Err() != nil, "%s: the lock: %v", how, kept.Err())
 		if after := w.status(); after.Epoch <= before.Epoch {
 			t.Errorf("%s: epoch %d, then %d", how, before.Epoch, after.Epoch)
 		}

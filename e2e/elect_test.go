@@ -70,9 +70,7 @@ func TestElect(t *testing.T) {
 		t.Errorf("one gave way with exit %d, want its command's own 5; stderr %s", code, &one.stderr)
 	}
 	second := observer.waitPrimary("three", 20*time.Second, names("three:80"))
-	if second.Token <= first.Token {
-		t.Errorf("token %d after %d", second.Token, first.Token)
-	}
+	failIf(t, second.Token <= first.Token, "token %d after %d", second.Token, first.Token)
 
 	candidate("four").waitNoted(w, path, "four")
 	w.must("elect", "--nominate", "four", path)
@@ -91,9 +89,7 @@ func TestElect(t *testing.T) {
 func (p *process) waitNoted(w *world, path, name string) {
 	p.t.Helper()
 	for end := time.Now().Add(patience(20 * time.Second)); !strings.Contains(w.must("elect", "--candidates", path), name); {
-		if time.Now().After(end) {
-			p.t.Fatalf("%s is not among the candidates; stderr %s", name, &p.stderr)
-		}
+		stopIf(p.t, time.Now().After(end), "%s is not among the candidates; stderr %s", name, &p.stderr)
 	}
 }
 

@@ -37,9 +37,7 @@ func TestSixSteps(t *testing.T) {
 		who := strings.TrimSuffix(strings.Fields(primary.stdout.String())[1], ",")
 		select {
 		case got := <-read:
-			if got != who {
-				t.Errorf("the observer read %q; the primary is %q", got, who)
-			}
+			failIf(t, got != who, "the observer read %q; the primary is %q", got, who)
 		case <-time.After(patience(20 * time.Second)):
 			t.Fatalf("the observer heard nothing of primary %s", who)
 		}

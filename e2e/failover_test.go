@@ -98,9 +98,7 @@ func TestAllKilled(t *testing.T) {
 	for read.code == 69 && time.Since(began) < patience(30*time.Second) { // nothing listens yet, and a command says so at once
 		read = w.do("--timeout", "30s", "cat", "/ls/local/file")
 	}
-	if read.code != 0 || read.out != "before" {
-		t.Fatalf("cat: exit %d, %q\n%s", read.code, read.out, read.err)
-	}
+	stopIf(t, read.code != 0 || read.out != "before", "cat: exit %d, %q\n%s", read.code, read.out, read.err)
 	t.Logf("served again %v after kill -9 of all five (restarted after 2 s)", time.Since(began).Round(time.Millisecond))
 	if r := w.do("sequencer", "check", line.Sequencer); r.code != 0 {
 		t.Errorf("the holder's sequencer: exit %d, %s", r.code, r.err)

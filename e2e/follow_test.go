@@ -127,9 +127,7 @@ func TestSlowHookIsNotRunForEachChange(t *testing.T) {
 	})
 	seen := map[string]bool{}
 	for _, line := range lines {
-		if seen[line] {
-			t.Errorf("CMD had %q again: %q", line, lines)
-		}
+		failIf(t, seen[line], "CMD had %q again: %q", line, lines)
 		seen[line] = true
 	}
 	noErr(t, watch.cmd.Process.Signal(syscall.SIGINT))
@@ -164,9 +162,7 @@ func TestHookOfTheHelpKeepsItsFile(t *testing.T) {
 	if code := watch.wait(30 * time.Second); code != 1 || !strings.Contains(watch.stderr.String(), "there is nothing to watch any more") {
 		t.Errorf("exit %d, %s", code, &watch.stderr)
 	}
-	if !holds("listen: 81")() {
-		t.Error("the hook ran without contents")
-	}
+	failIf(t, !holds("listen: 81")(), "the hook ran without contents")
 }
 
 // A standby that waits for its turn with --retry waits on in another session.

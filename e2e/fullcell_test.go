@@ -80,9 +80,7 @@ func TestFullCellKeepsWithinMemory(t *testing.T) {
 	}
 	for id, n := range most {
 		t.Logf("%s: at most %d MiB with %d MiB of contents, of a limit of %d", id, n>>20, written.Load()>>20, limit>>20)
-		if n > limit {
-			t.Errorf("%s had %d bytes, and its limit is %d", id, n, limit)
-		}
+		failIf(t, n > limit, "%s had %d bytes, and its limit is %d", id, n, limit)
 	}
 	report(t, c.Delete(ctx, w.path("f-0-0")), "delete")
 	w.returnsWithin(ctx, t, limit)
@@ -122,9 +120,7 @@ func chartMemory(t *testing.T) int64 {
 	t.Helper()
 	text := must(os.ReadFile("../deploy/helm/chubby/values.yaml"))(t)
 	m := regexp.MustCompile(`(?m)^  limits:\n    memory: (\d+)Gi$`).FindSubmatch(text)
-	if m == nil {
-		t.Fatal("the chart has no limit of memory in Gi")
-	}
+	stopIf(t, m == nil, "the chart has no limit of memory in Gi")
 	n := must(strconv.ParseInt(string(m[1]), 10, 64))(t)
 	return n << 30
 }

@@ -124,7 +124,5 @@ func (w *wire) checkJournal(primaries, kills int, took time.Duration) {
 	if int64(let) < w.accepted.Load() || w.stale.Load() < answered/20 || w.accepted.Load() < answered/20 || w.repeated.Load() == 0 || tokens < primaries/2 {
 		w.t.Error("the test shows nothing")
 	}
-	if w.other.Load() > 0 {
-		w.t.Errorf("%d answers were neither", w.other.Load())
-	}
+	failIf(w.t, w.other.Load() > 0, "%d answers were neither", w.other.Load())
 }

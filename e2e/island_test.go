@@ -49,9 +49,7 @@ func asRoot(t *testing.T) bool {
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	out, err := again.CombinedOutput()
-	if err != nil {
-		t.Errorf("as root of a user namespace: %v; where there are none, this test needs root\n%s", err, out)
-	}
+	failIf(t, err != nil, "as root of a user namespace: %v; where there are none, this test needs root\n%s", err, out)
 	return true
 }
 

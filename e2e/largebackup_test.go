@@ -61,9 +61,7 @@ func TestLargeBackup(t *testing.T) {
 		Contents int `json:"contents_bytes"`
 	}
 	noErr(t, json.Unmarshal([]byte(w.must("cell", "backup", "verify", file, "-o", "json")), &shown))
-	if shown.Contents < size {
-		t.Errorf("the backup has %d bytes of contents, and the cell %d", shown.Contents, size)
-	}
+	failIf(t, shown.Contents < size, "the backup has %d bytes of contents, and the cell %d", shown.Contents, size)
 	about := must(os.Stat(file))(t)
 	t.Logf("%d MiB of contents in a file of %d MiB in %v; before: %v; during: %v; the longest read %v, before %v; the mutex: %d holds, of them %d above %v",
 		shown.Contents>>20, about.Size()>>20, took.Round(time.Second/10), before, during, during.reads.p(100), before.reads.p(100),

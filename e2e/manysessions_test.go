@@ -49,9 +49,7 @@ func TestManySessions(t *testing.T) {
 	}
 	t.Logf("%d sessions over %d connections, each: %d bytes of the master's memory (%d resident, until the garbage is collected); all: %.3f of a core at leases of %v, besides the %.3f that it takes without sessions",
 		number, connections, live, resident, share, sessions[0].Lease(), without)
-	if *full && (live > 4<<10 || share > 0.125) {
-		t.Errorf("the budget is 4 KB and 0.125 of a core")
-	}
+	failIf(t, *full && (live > 4<<10 || share > 0.125), "the budget is 4 KB and 0.125 of a core")
 
 	killed := time.Now()
 	w.kill9(master)
@@ -137,9 +135,7 @@ func metrics(t *testing.T, r replica, names ...string) []int64 {
 	values := make([]int64, len(names))
 	for i, name := range names {
 		v, err := strconv.ParseFloat(all[name], 64)
-		if err != nil {
-			t.Fatalf("the metric %s: %v", name, err)
-		}
+		stopIf(t, err != nil, "the metric %s: %v", name, err)
 		values[i] = int64(v)
 	}
 	return values

@@ -73,22 +73,14 @@ func TestEveryMisuseIsNamed(t *testing.T) {
 			t.Logf("all are named after %v", time.Since(began))
 			break
 		}
-		if time.Now().After(limit) {
-			t.Fatalf("lint does not name %q; it has found\n%+v", missing, found)
-		}
+		stopIf(t, time.Now().After(limit), "lint does not name %q; it has found\n%+v", missing, found)
 	}
 	for _, f := range found {
-		if !named(f) {
-			t.Errorf("lint names a process, or a rule, that is not to be named: %+v", f)
-		}
-		if f.Path != "" && !strings.HasPrefix(f.Path, dir+"/"+f.Rule) {
-			t.Errorf("it is about another path: %+v", f)
-		}
+		failIf(t, !named(f), "lint names a process, or a rule, that is not to be named: %+v", f)
+		failIf(t, f.Path != "" && !strings.HasPrefix(f.Path, dir+"/"+f.Rule), "it is about another path: %+v", f)
 	}
 	for name, c := range processes {
-		if name != misuse.Abandoned.String() && !c.running() {
-			t.Errorf("%s has ended: %s", name, &c.stderr)
-		}
+		failIf(t, name != misuse.Abandoned.String() && !c.running(), "%s has ended: %s", name, &c.stderr)
 	}
 	w.checkLintFlags(t, dir, found)
 }
@@ -113,8 +105,6 @@ func (w *world) checkLintFlags(t *testing.T, dir string, all []lintFinding) {
 	}
 	text := w.do("lint", "--rule", "polling")
 	for _, want := range []string{"polling", poller.Session, fmt.Sprintf("pid %d", poller.PID), dir + "/polling", "docs/misuse.md#polling", misuse.Polling.Instead()} {
-		if !strings.Contains(text.out, want) {
-			t.Errorf("lint does not say %q:\n%s", want, text.out)
-		}
+		failIf(t, !strings.Contains(text.out, want), "lint does not say %q:\n%s", want, text.out)
 	}
 }

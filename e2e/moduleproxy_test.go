@@ -32,9 +32,7 @@ func moduleProxy(t *testing.T) []string {
 		noErr(t, os.WriteFile(filepath.Join(versions, name), []byte(text), 0o600))
 	}
 	releases, err := filepath.Glob("testdata/release-*.tar.gz")
-	if err != nil || len(releases) != 1 {
-		t.Fatalf("%q, %v; want the archive of one release", releases, err)
-	}
+	stopIf(t, err != nil || len(releases) != 1, "%q, %v; want the archive of one release", releases, err)
 	released := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(releases[0]), "release-"), ".tar.gz")
 	write("list", released+"\n")
 	for version, files := range map[string]map[string][]byte{released: releasedFiles(t, releases[0]), mainVersion: treeFiles(t)} {
@@ -48,9 +46,7 @@ func moduleProxy(t *testing.T) []string {
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	cache, network, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	if err != nil || cache == "" {
-		t.Fatalf("go env: %v", err)
-	}
+	stopIf(t, err != nil || cache == "", "go env: %v", err)
 	// The module cache that is filled is one of the test's own: this tree is another one at each run.
 	return []string{"GOPROXY=file://" + dir + ",file://" + cache + "/cache/download," + network, "GOSUMDB=off", "GOFLAGS=-modcacherw",
 		"GOWORK=off", "GOMODCACHE=" + filepath.Join(t.TempDir(), "modules")}

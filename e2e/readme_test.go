@@ -19,9 +19,7 @@ func TestREADMEProgram(t *testing.T) {
 	besideOthers(t)
 	readme := must(os.ReadFile("../README.md"))(t)
 	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(readme)
-	if block == nil {
-		t.Fatal("the README has no Go")
-	}
+	stopIf(t, block == nil, "the README has no Go")
 	program := string(block[1])
 	_, body, _ := strings.Cut(program, "func main() {\n")
 	body, _, _ = strings.Cut(body, "\n}\n")
@@ -29,9 +27,7 @@ func TestREADMEProgram(t *testing.T) {
 		t.Errorf("the program has %d lines in main; want less than 10", lines)
 	}
 	commands := regexp.MustCompile("`(go mod init [^`]*) && go run \\.`").FindSubmatch(readme)
-	if commands == nil {
-		t.Fatal("the README has no commands for its program")
-	}
+	stopIf(t, commands == nil, "the README has no commands for its program")
 	dir := t.TempDir()
 	noErr(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
 	build := exec.CommandContext(t.Context(), "sh", "-c", string(commands[1])+" && go build -o program .")

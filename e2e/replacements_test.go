@@ -55,9 +55,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 		if now.code == 0 || strings.Contains(now.err, "never used again") { // the answer was lost
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("r5 is not replaced: %s", now.err)
-		}
+		stopIf(t, time.Now().After(end), "r5 is not replaced: %s", now.err)
 	}
 	<-dying
 	r.settle("r5", "r10", joins)

@@ -220,9 +220,7 @@ func (r *rollingCell) transfer(id string) {
 		}
 		last = r.do("cell", "transfer", "--to", id)
 	}
-	if r.master() != id {
-		r.t.Fatalf("%s does not become the master: exit %d, %s", id, last.code, last.err)
-	}
+	stopIf(r.t, r.master() != id, "%s does not become the master: exit %d, %s", id, last.code, last.err)
 }
 
 // master waits until there is a master, and returns it.
@@ -241,9 +239,7 @@ func (r *rollingCell) follower(version release) string {
 func (r *rollingCell) oneWith(version release, not string) string {
 	r.t.Helper()
 	at := slices.IndexFunc(rollingIDs, func(id string) bool { return id != not && r.has[id] == version })
-	if at < 0 {
-		r.t.Fatalf("no replica besides %q has %s", not, version.name)
-	}
+	stopIf(r.t, at < 0, "no replica besides %q has %s", not, version.name)
 	return rollingIDs[at]
 }
 

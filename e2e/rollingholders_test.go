@@ -77,9 +77,7 @@ func (h *holders) check(t *testing.T, released release) {
 		t.Errorf("session %v is %v now (%v), token %d is %d (%v)", h.session, h.client.Session(), h.client.Err(), h.token, h.lock.Token(), h.lock.Err())
 	}
 	for _, p := range []*process{h.release, h.ephemeral} {
-		if !p.running() {
-			t.Errorf("%s has ended: %s%s", p.cmd, &p.stdout, &p.stderr)
-		}
+		failIf(t, !p.running(), "%s has ended: %s%s", p.cmd, &p.stdout, &p.stderr)
 	}
 	for _, seq := range []string{h.lock.Sequencer().String(), h.line.Sequencer} {
 		report(t, h.client.CheckSequencer(ctx, seq), "a holder's sequencer")
@@ -102,13 +100,9 @@ func (h *holders) check(t *testing.T, released release) {
 		}
 		delete(want, l.Path)
 	}
-	if len(want) > 0 {
-		t.Errorf("these are not held any more: %v", want)
-	}
+	failIf(t, len(want) > 0, "these are not held any more: %v", want)
 	list := h.cell.ctlOf(released, "ls", heldDir)
 	for _, name := range []string{"ephemeral-new", "ephemeral-released"} {
-		if !strings.Contains(list.out, name+"\n") {
-			t.Errorf("%s is gone: %s%s", name, list.out, list.err)
-		}
+		failIf(t, !strings.Contains(list.out, name+"\n"), "%s is gone: %s%s", name, list.out, list.err)
 	}
 }

@@ -151,9 +151,7 @@ func (h *silentHolder) drill(phase time.Duration) {
 	if h.pace.epoch() != epoch {
 		bound += silentLease // the next master begins it anew
 	}
-	if took > bound {
-		h.Errorf("the lock passed on %v after its holder fell silent; want %v at most", took, bound)
-	}
+	failIf(h, took > bound, "the lock passed on %v after its holder fell silent; want %v at most", took, bound)
 	must(h.file.SetContents(h.ctx, []byte("new")))(h)
 	h.before = len(h.notes())
 	h.resumed = machineNow()

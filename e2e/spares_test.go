@@ -64,8 +64,6 @@ func (r *replaced) spareInPlaceOf(dead string, spares map[string]*process) strin
 				}
 			}
 		}
-		if time.Now().After(end) {
-			r.t.Fatalf("no spare takes the place of %s: %s%s", dead, now.out, now.err)
-		}
+		stopIf(r.t, time.Now().After(end), "no spare takes the place of %s: %s%s", dead, now.out, now.err)
 	}
 }

@@ -67,9 +67,7 @@ func TestTrace(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, &command.stderr)
 	}
 	id := regexp.MustCompile(`trace ([0-9a-f]{32})`).FindStringSubmatch(command.stderr.String())
-	if id == nil {
-		t.Fatalf("-v does not name the trace: %s", &command.stderr)
-	}
+	stopIf(t, id == nil, "-v does not name the trace: %s", &command.stderr)
 
 	want := strings.Fields(`chubbyctl/chubbyctl_acquire chubbyctl/chubby_open_a_session chubbyctl/chubby_open chubbyctl/attempt chubbyd/chubby.Chubby/Open
 		chubbyd/wait_for_caches chubbyd/commit chubbyd/append_and_sync chubbyd/wait_for_a_quorum chubbyd/apply chubbyd/observe chubbyctl/chubby_acquire
@@ -114,9 +112,7 @@ func TestTrace(t *testing.T) {
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience(20 * time.Second)); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so within 20 s: %s", what)
-		}
+		stopIf(t, time.Now().After(end), "it is not so within 20 s: %s", what)
 	}
 }
 
@@ -136,8 +132,6 @@ func writeTrace(t *testing.T, page, drawn string) {
 	old := must(os.ReadFile(page))(t)
 	head, rest, found := strings.Cut(string(old), begin)
 	_, tail, ends := strings.Cut(rest, end)
-	if !found || !ends {
-		t.Fatalf("%s has no place for a trace", page)
-	}
+	stopIf(t, !found || !ends, "%s has no place for a trace", page)
 	noErr(t, os.WriteFile(page, fmt.Appendf(nil, "%s%s\n```\n%s```\n\n%s%s", head, begin, drawn, end, tail), 0o644))
 }

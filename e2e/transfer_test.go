@@ -41,9 +41,7 @@ func TestTransfer(t *testing.T) {
 			if !*full {
 				limit *= 5 // for the race detector
 			}
-			if longest > patience(limit) {
-				t.Errorf("%s: a %s took %v", by, work.name, longest)
-			}
+			failIf(t, longest > patience(limit), "%s: a %s took %v", by, work.name, longest)
 		}
 	}
 	if held.Err() != nil || jeopardies.Load() > 0 {

@@ -82,9 +82,7 @@ func (w *world) fillDisk(writes int) {
 		}
 	}
 	for id, r := range w.replicas() {
-		if id != "r2" && syscall.Kill(r.PID, 0) != nil {
-			t.Errorf("%s has ended too", id)
-		}
+		failIf(t, id != "r2" && syscall.Kill(r.PID, 0) != nil, "%s has ended too", id)
 	}
 }
 
@@ -181,9 +179,7 @@ func TestDevStops(t *testing.T) {
 		t.Errorf("after Ctrl-C: exit %d\n%s", code, &w.dev.stderr)
 	}
 	for id, r := range pids {
-		if syscall.Kill(r.PID, 0) == nil {
-			t.Errorf("%s still runs", id)
-		}
+		failIf(t, syscall.Kill(r.PID, 0) == nil, "%s still runs", id)
 	}
 	w.run()
 	equal(t, w.must("cat", "/ls/local/file"), "kept", "the file says %q")

@@ -74,9 +74,7 @@ func TestZombieMaster(t *testing.T) {
 		calls.Wait()
 		w.waitHealthy(5)
 	}
-	if reached.Load() == 0 {
-		t.Error("no call reached the master that was stopped: this shows nothing")
-	}
+	failIf(t, reached.Load() == 0, "no call reached the master that was stopped: this shows nothing")
 	t.Logf("%d rounds: %d reads reached it, %d were answered, %d of them stale; %d leases granted", *rounds, reached.Load(), answered.Load(), stale.Load(), grants.Load())
 	if stale.Load() > 0 || grants.Load() > 0 {
 		t.Errorf("a deposed master answered %d reads with old contents and granted %d leases", stale.Load(), grants.Load())
