@@ -27,18 +27,14 @@ func isUsable(t *testing.T, ctx context.Context, c *celltest.Cell, within time.D
 	defer cancel()
 	for {
 		next, err := client.New(wait, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("next"), Clock: celltest.Clock, NoCache: true})
-		if err != nil {
-			t.Fatalf("nobody has a session after %v: %v", within, err)
-		}
+		stopIf(t, err != nil, "nobody has a session after %v: %v", within, err)
 		noErr(t, acquire(t, ctx, open(t, ctx, next, "/ls/local/usable", 0)).Release(ctx))
 		_, err = client.Restore(ctx, next, sourceOf(takeBackup(t, ctx, next)), nil)
 		_ = next.Close(ctx)
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, api.Exists) || wait.Err() != nil {
-			t.Fatalf("no other restore after %v: %v", within, err)
-		}
+		stopIf(t, !errors.Is(err, api.Exists) || wait.Err() != nil, "no other restore after %v: %v", within, err)
 		time.Sleep(time.Second)
 	}
 }
@@ -111,9 +107,7 @@ func TestRestoreGivesUpOnErrors(t *testing.T) {
 		c.Cut("slow")
 		some, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if _, err := client.Restore(some, operator, sourceOf(b), nil); err == nil {
-			t.Fatal("it is not interrupted")
-		}
+		stopIf(t, errOf(client.Restore(some, operator, sourceOf(b), nil)) == nil, "it is not interrupted")
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		dial(t, wait, c, "other", client.Config{}) // fails the test if no session can begin
@@ -145,9 +139,7 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 		<-stuck
 		c.Heal("other")
 		now, err := looker.Status(ctx)
-		if err != nil || len(now.Acts) != 1 {
-			t.Fatalf("%+v, %v", now.Acts, err)
-		}
+		stopIf(t, err != nil || len(now.Acts) != 1, "%+v, %v", now.Acts, err)
 		if act := now.Acts[0]; act.Kind != "restore" || act.Principal != "anonymous" || act.Session != author.Session() || !act.Sealed || act.SinceUnix == 0 {
 			t.Errorf("%+v", act)
 		}
@@ -237,9 +229,7 @@ func TestRemovalIsTakenBackByAnother(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		by := dial(t, ctx, c, "another", client.Config{NoCache: true})
 		now, err := by.Cell().Status(ctx)
-		if err != nil || len(now.Acts) != 1 {
-			t.Fatalf("%+v, %v", now.Acts, err)
-		}
+		stopIf(t, err != nil || len(now.Acts) != 1, "%+v, %v", now.Acts, err)
 		if act := now.Acts[0]; act.Kind != "leaving" || act.Replica != leaving || act.Principal != "anonymous" || act.SinceUnix == 0 || !strings.Contains(act.Waits, "--cancel") {
 			t.Errorf("%+v", act)
 		}

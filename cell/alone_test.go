@@ -20,9 +20,7 @@ func TestLogOfALoneReplica(t *testing.T) {
 		testbed.Pass(time.Minute)
 		for id, log := range logs {
 			for _, line := range log.Take() {
-				if !strings.Contains(line, "level=INFO") {
-					t.Errorf("a normal start: %s logs %s", id, line)
-				}
+				failIf(t, !strings.Contains(line, "level=INFO"), "a normal start: %s logs %s", id, line)
 			}
 		}
 		for _, id := range []string{"r2", "r3"} {

@@ -96,13 +96,9 @@ func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 				t.Errorf("it is told as if it were known: %+v", r)
 			}
 		}
-		if flood == 0 || omitted == 0 {
-			t.Errorf("%d lines of the flood, and %d that were left out", flood, omitted)
-		}
+		failIf(t, flood == 0 || omitted == 0, "%d lines of the flood, and %d that were left out", flood, omitted)
 		for _, want := range []string{"root SetQuota somebody", "owner SetACL /ls/local/mine", "owner BreakLock /ls/local/mine"} {
-			if told[want] != 1 {
-				t.Errorf("%q is not told: %v", want, told)
-			}
+			failIf(t, told[want] != 1, "%q is not told: %v", want, told)
 		}
 	})
 }

@@ -171,14 +171,10 @@ func TestRefusalsTellNotWhatIsThere(t *testing.T) {
 			}
 		}
 		for name := range named {
-			if !tried[name] {
-				t.Errorf("namings has a row for %s, and there is no such field", name)
-			}
+			failIf(t, !tried[name], "namings has a row for %s, and there is no such field", name)
 		}
 		for name := range nothing {
-			if !tried[name] {
-				t.Errorf("namings says that %s names nothing, and there is no such field", name)
-			}
+			failIf(t, !tried[name], "namings says that %s names nothing, and there is no such field", name)
 		}
 	})
 }

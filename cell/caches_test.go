@@ -159,9 +159,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 		c.Heal("slow")
 		report(t, <-wrote)
 		<-slow.Done()
-		if !errors.Is(slow.Err(), client.EndedByCell) {
-			t.Errorf("%v", slow.Err())
-		}
+		failIf(t, !errors.Is(slow.Err(), client.EndedByCell), "%v", slow.Err())
 	})
 }
 
@@ -185,9 +183,7 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 				t.Fatal(err, absentErr)
 			}
 			noErr(t, again.Close(ctx))
-			if string(got) != want || len(children) != 2 {
-				t.Errorf("%q, %d children", got, len(children))
-			}
+			failIf(t, string(got) != want || len(children) != 2, "%q, %d children", got, len(children))
 		}
 		all("a")
 		c.Cut("reader") // from now on no call can succeed
@@ -217,9 +213,7 @@ func TestCachedOpenObeysACL(t *testing.T) {
 			h := must(bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true}))(t)
 			noErr(t, h.Close(ctx))
 		}
-		if bob.Stats().Cache.Hits == 0 {
-			t.Error("no handle was reused")
-		}
+		failIf(t, bob.Stats().Cache.Hits == 0, "no handle was reused")
 		must(list.SetContents(ctx, []byte("admin\n")))(t)
 		if _, err := bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true}); !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("%v", err)

@@ -53,9 +53,7 @@ func (r *register) author(t *testing.T, ctx context.Context, cl *client.Client, 
 			err = errors.Join(err, h.Close(ctx))
 		}
 		if err != nil {
-			if ctx.Err() == nil {
-				t.Errorf("change %d of %s: %v", n, r.path, err)
-			}
+			failIf(t, ctx.Err() == nil, "change %d of %s: %v", n, r.path, err)
 			return
 		}
 		r.writes.Store(n + 2)
@@ -193,9 +191,7 @@ func TestCachesAreConsistent(t *testing.T) {
 			func(stop <-chan struct{}) { cutForLong(c, "reader1", 7*time.Second, stop) },
 		)
 		report(t, wrong)
-		if hits < 500 {
-			t.Errorf("the caches answered only %d times", hits)
-		}
+		failIf(t, hits < 500, "the caches answered only %d times", hits)
 		t.Logf("%d answers from caches", hits)
 	}, cell.RefuseEntries)
 }

@@ -57,3 +57,19 @@ func mustFail(t testing.TB, err error, code api.Code, what ...any) {
 		t.Fatal(append(what, err, "want", code)...)
 	}
 }
+
+// failIf fails the test, which goes on, if something is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends the test if something is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}

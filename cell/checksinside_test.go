@@ -37,3 +37,19 @@ func equal[T comparable](t testing.TB, got, want T, what string) {
 		t.Errorf(what+"; want %v", got, want)
 	}
 }
+
+// failIf fails the test, which goes on, if something is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends the test if something is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}

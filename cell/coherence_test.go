@@ -39,9 +39,7 @@ func TestCachedIsUncached(t *testing.T) {
 				for _, cl := range w.cached {
 					hits += cl.Stats().Cache.Hits
 				}
-				if hits == 0 {
-					t.Error("no cache answered, so the test proves nothing")
-				}
+				failIf(t, hits == 0, "no cache answered, so the test proves nothing")
 			}, cell.RefuseEntries)
 		})
 	}

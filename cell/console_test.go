@@ -37,9 +37,7 @@ const hostile = `<script>alert(1)</script>"'&amp;<img src=x onerror=alert(2)>`
 func noScript(t *testing.T, path string, a answer) {
 	t.Helper()
 	for _, bad := range []string{"<script>alert", "<img src=x", "javascript:", " onclick=", " onload=", " style="} {
-		if strings.Contains(a.body, bad) {
-			t.Errorf("%s has %q in it:\n%s", path, bad, a.body)
-		}
+		failIf(t, strings.Contains(a.body, bad), "%s has %q in it:\n%s", path, bad, a.body)
 	}
 	for _, script := range regexp.MustCompile(`<script[^>]*>[^<]*`).FindAllString(a.body, -1) {
 		if !strings.Contains(script, ` src="/console/static/`) || !strings.HasSuffix(script, ">") {
@@ -48,9 +46,7 @@ func noScript(t *testing.T, path string, a answer) {
 	}
 	policy := a.header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
-		if !strings.Contains(policy, want) {
-			t.Errorf("%s: the policy %q lacks %q", path, policy, want)
-		}
+		failIf(t, !strings.Contains(policy, want), "%s: the policy %q lacks %q", path, policy, want)
 	}
 	if strings.Contains(policy, "unsafe") || a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s: the header is %v", path, a.header)
@@ -98,9 +94,7 @@ func TestConsolePages(t *testing.T) {
 			b := cs.open(t, id, nil)
 			for _, p := range pagesOf(one.Session(), path) {
 				a := b.get(p)
-				if a.code != http.StatusOK {
-					t.Errorf("%s of %s: status %d\n%s", p, id, a.code, a.body)
-				}
+				failIf(t, a.code != http.StatusOK, "%s of %s: status %d\n%s", p, id, a.code, a.body)
 				noScript(t, p, a)
 			}
 			for p, want := range map[string][]string{
@@ -114,9 +108,7 @@ func TestConsolePages(t *testing.T) {
 			} {
 				body := b.page(p)
 				for _, w := range want {
-					if !strings.Contains(body, w) {
-						t.Errorf("%s of %s does not say %q:\n%s", p, id, w, body)
-					}
+					failIf(t, !strings.Contains(body, w), "%s of %s does not say %q:\n%s", p, id, w, body)
 				}
 			}
 		}
@@ -152,9 +144,7 @@ func TestConsoleWrongAddresses(t *testing.T) {
 			"/console": 303,
 		} {
 			a := b.get(path)
-			if a.code != code {
-				t.Errorf("%.80s: status %d, want %d\n%s", path, a.code, code, a.body)
-			}
+			failIf(t, a.code != code, "%.80s: status %d, want %d\n%s", path, a.code, code, a.body)
 			if strings.HasPrefix(path, "/console/") {
 				noScript(t, path, a)
 			}
@@ -238,13 +228,9 @@ func TestConsoleParts(t *testing.T) {
 					next = html.UnescapeString(m[1])
 				}
 			}
-			if len(seen) != n || pages != 3 {
-				t.Errorf("%s: %d rows on %d pages, want %d on 3", first, len(seen), pages, n)
-			}
+			failIf(t, len(seen) != n || pages != 3, "%s: %d rows on %d pages, want %d on 3", first, len(seen), pages, n)
 			for name, times := range seen {
-				if times != 1 {
-					t.Errorf("%s: %s is there %d times", first, name, times)
-				}
+				failIf(t, times != 1, "%s: %s is there %d times", first, name, times)
 			}
 		}
 		noErr(t, one.SetPrincipalQuota(ctx, "principal123", api.Quota{Nodes: 4711}))

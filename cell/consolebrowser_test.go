@@ -150,9 +150,7 @@ func (b *browser) do(method, path string, form url.Values, edits ...func(*http.R
 		edit(q)
 	}
 	reply, err := b.client.Do(q)
-	if err != nil {
-		b.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	stopIf(b.t, err != nil, "%s %s: %v", method, path, err)
 	defer func() { _ = reply.Body.Close() }()
 	text, err := io.ReadAll(reply.Body)
 	noErr(b.t, err)
@@ -168,9 +166,7 @@ func (b *browser) get(path string, edits ...func(*http.Request)) answer {
 func (b *browser) page(path string) string {
 	b.t.Helper()
 	a := b.get(path)
-	if a.code != http.StatusOK {
-		b.t.Errorf("%s: status %d\n%s", path, a.code, a.body)
-	}
+	failIf(b.t, a.code != http.StatusOK, "%s: status %d\n%s", path, a.code, a.body)
 	return a.body
 }
 
@@ -198,9 +194,7 @@ var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 func csrf(t *testing.T, body string) string {
 	t.Helper()
 	m := csrfField.FindStringSubmatch(body)
-	if m == nil {
-		t.Fatalf("no form:\n%s", body)
-	}
+	stopIf(t, m == nil, "no form:\n%s", body)
 	return m[1]
 }
 

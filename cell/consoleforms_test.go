@@ -25,9 +25,7 @@ func fill(t *testing.T, body string, with ...string) url.Values {
 	for _, m := range formField.FindAllStringSubmatch(body, -1) {
 		form.Set(m[1], m[2])
 	}
-	if form.Get("csrf") == "" {
-		t.Fatalf("no form:\n%s", body)
-	}
+	stopIf(t, form.Get("csrf") == "", "no form:\n%s", body)
 	for i := 0; i < len(with); i += 2 {
 		form.Set(with[i], with[i+1])
 	}
@@ -121,9 +119,7 @@ func TestConsoleSaysOnlyWhatWasDone(t *testing.T) {
 		form := fill(t, ops.page("/console/act/quota?principal=alice"), "nodes", "7", "bytes", "7", "sessions", "7", "handles", "7", "waiters", "7")
 		a := ops.do(http.MethodPost, "/console/act/quota", form)
 		to := a.header.Get("Location")
-		if a.code != http.StatusSeeOther || to == "" {
-			t.Fatalf("a quota: status %d\n%s", a.code, a.body)
-		}
+		stopIf(t, a.code != http.StatusSeeOther || to == "", "a quota: status %d\n%s", a.code, a.body)
 		says("at once", ops, to, true)
 		says("somebody else", other, to, false)
 		says("as another act", ops, strings.Replace(to, "done=quota", "done=transfer", 1), false)
@@ -185,9 +181,7 @@ func TestConsoleLoginForALongAddress(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
 		b := c.open(t, "r1", c.secure(t, ""))
 		a := b.get("/console/explain?path=" + url.QueryEscape("/ls/local/"+strings.Repeat("é", 500)))
-		if a.code != http.StatusSeeOther {
-			t.Fatalf("status %d", a.code)
-		}
+		stopIf(t, a.code != http.StatusSeeOther, "status %d", a.code)
 		b.page(a.header.Get("Location"))
 	})
 }

@@ -79,9 +79,7 @@ func (c *consoleCell) login(t *testing.T, id, principal string) *browser {
 	t.Helper()
 	b := c.open(t, id, c.secure(t, ""))
 	a := b.do(http.MethodPost, "/console/login", url.Values{"csrf": {csrf(t, b.page("/console/login"))}, "token": {c.raw(principal, 2*time.Hour)}})
-	if a.code != http.StatusSeeOther {
-		t.Fatalf("the login of %s: status %d\n%s", principal, a.code, a.body)
-	}
+	stopIf(t, a.code != http.StatusSeeOther, "the login of %s: status %d\n%s", principal, a.code, a.body)
 	return b
 }
 
@@ -190,9 +188,7 @@ func TestConsoleActs(t *testing.T) {
 						q.Header.Set("Origin", "https://evil.example")
 					}),
 				} {
-					if a.code != http.StatusForbidden {
-						t.Errorf("%s %s: status %d\n%s", address, what, a.code, a.body)
-					}
+					failIf(t, a.code != http.StatusForbidden, "%s %s: status %d\n%s", address, what, a.code, a.body)
 				}
 				if who == "ops" && page.code != http.StatusOK {
 					t.Errorf("%s: status %d\n%s", act.page, page.code, page.body)
@@ -271,9 +267,7 @@ func TestConsoleLogin(t *testing.T) {
 			}
 		}
 		body := b.page("/console/")
-		if !strings.Contains(body, ">ops<") {
-			t.Errorf("the page does not say who looks at it:\n%s", body)
-		}
+		failIf(t, !strings.Contains(body, ">ops<"), "the page does not say who looks at it:\n%s", body)
 		stolen := b.jar.Cookies(&url.URL{Scheme: "https", Host: "r1", Path: "/"})
 		if a := (b.do(http.MethodPost, "/console/logout", url.Values{"csrf": {csrf(t, body)}})); a.code != http.StatusSeeOther {
 			t.Errorf("the logout: status %d", a.code)

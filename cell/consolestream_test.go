@@ -54,9 +54,7 @@ func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 		if _, err := time.Parse(time.RFC3339, id); err != nil {
 			t.Fatalf("the first event has no time to come back with: %s", first)
 		}
-		if strings.Contains(first, "interrupted") {
-			t.Errorf("the first stream speaks of an interruption: %s", first)
-		}
+		failIf(t, strings.Contains(first, "interrupted"), "the first stream speaks of an interruption: %s", first)
 		_, from = b.listen(listening, stream, func(q *http.Request) { q.Header.Set("Last-Event-ID", id) })
 		if again := told(t, from, "interrupted"); !strings.Contains(again, "event: begin") || !strings.Contains(again, "What has happened since "+id+" is not shown") {
 			t.Errorf("the stream goes on as if nothing had been missed: %s", again)

@@ -39,9 +39,7 @@ func TestConsoleTakeovers(t *testing.T) {
 				t.Errorf("%s shows %s; want %s\n%s", id, got, want, body)
 			}
 			for _, want := range []string{"2 sessions outlived", "No master served for", "so far</span>"} {
-				if !strings.Contains(body, want) {
-					t.Errorf("%s does not say %q:\n%s", id, want, body)
-				}
+				failIf(t, !strings.Contains(body, want), "%s does not say %q:\n%s", id, want, body)
 			}
 		}
 		time.Sleep(time.Minute) // the session of the client that cannot be reached has ended

@@ -127,13 +127,9 @@ func contradicted(t *testing.T, ctx context.Context, c *celltest.Cell, replicas 
 	}
 	after := filesIn(t, data)
 	for path, text := range before {
-		if after[path] != text {
-			t.Errorf("%s has changed", path)
-		}
+		failIf(t, after[path] != text, "%s has changed", path)
 	}
-	if len(after) != len(before) || len(before) < 4 {
-		t.Errorf("there were %d files, and are %d", len(before), len(after))
-	}
+	failIf(t, len(after) != len(before) || len(before) < 4, "there were %d files, and are %d", len(before), len(after))
 	if h := c.Replica(c.Master()).Health(); !strings.Contains(h.Warning, bad) {
 		t.Errorf("the master's warning is %q", h.Warning)
 	}
@@ -154,9 +150,7 @@ func contradicted(t *testing.T, ctx context.Context, c *celltest.Cell, replicas 
 func looksAt(t *testing.T, ctx context.Context, data, other string) {
 	t.Helper()
 	list, err := recovery.Look(ctx, []string{data})
-	if err != nil || !strings.Contains(list[0].Contradicted, "stops") {
-		t.Fatalf("%+v, %v", list, err)
-	}
+	stopIf(t, err != nil || !strings.Contains(list[0].Contradicted, "stops"), "%+v, %v", list, err)
 	state, err := list[0].State(ctx, nil)
 	noErr(t, err)
 	if file, ok := state.Tree.Get("/file"); !ok || !bytes.EqualFold(file.Contents, []byte("contents")) {

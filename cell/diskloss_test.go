@@ -188,9 +188,7 @@ func TestBootstrapWaitsForAll(t *testing.T) {
 		}
 		equal(t, read(ctx, c), "no master", "two of three serve %q")
 		for id, err := range startAll(ctx, c, []string{"r3", "r2", "r1"}) {
-			if err != nil {
-				t.Errorf("%s, with all of them there: %v", id, err)
-			}
+			failIf(t, err != nil, "%s, with all of them there: %v", id, err)
 		}
 		equal(t, read(ctx, c), "NotFound", "the new cell serves %q")
 	})

@@ -134,9 +134,7 @@ func TestWhoMayLeaveContradictsNobody(t *testing.T) {
 			t.Fatalf("it stops because of one that may be leaving: %v", r1.Err())
 		}
 		r2.leaving.Store(false)
-		if !r1.stopIfContradicted(t.Context(), own) || r1.Err() == nil || !r1.leaving.Load() {
-			t.Error("it does not stop")
-		}
+		failIf(t, !r1.stopIfContradicted(t.Context(), own) || r1.Err() == nil || !r1.leaving.Load(), "it does not stop")
 		<-r1.Done()
 	})
 }

@@ -199,9 +199,7 @@ func TestLookingTakesRights(t *testing.T) {
 			for _, l := range locks {
 				names = append(names, api.MustParsePath(l.Path).Name().Base())
 			}
-			if !slices.Equal(names, sees.locks) {
-				t.Errorf("%s sees the locks %q, want %q", sees.name, names, sees.locks)
-			}
+			failIf(t, !slices.Equal(names, sees.locks), "%s sees the locks %q, want %q", sees.name, names, sees.locks)
 			sessions, err := looking.Sessions(ctx)
 			c.clients.check(err)
 			for _, s := range sessions {

@@ -105,9 +105,7 @@ func TestEveryCodeOverTheWire(t *testing.T) {
 		if code == api.DeadlineExceeded {
 			continue // the caller's own clock reports it, before any answer
 		}
-		if e.Op == "" || e.Replica == "" || e.Message == "" {
-			t.Errorf("%v says too little: %+v", code, e)
-		}
+		failIf(t, e.Op == "" || e.Replica == "" || e.Message == "", "%v says too little: %+v", code, e)
 	}
 }
 

@@ -48,9 +48,7 @@ func TestEventsThroughTrouble(t *testing.T) {
 		announced := follow(t, ctx, h, first, first+writes)
 		busy.Wait()
 		t.Logf("%d times something may have been lost; %d masters killed", announced, kills)
-		if kills == 0 || announced == 0 {
-			t.Error("too few failures: the test proves nothing")
-		}
+		failIf(t, kills == 0 || announced == 0, "too few failures: the test proves nothing")
 	})
 }
 
@@ -92,9 +90,7 @@ func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.
 			if stat.Content < e.Generation {
 				t.Fatalf("the event of write %d came before the write: the file is at %d", e.Generation, stat.Content)
 			}
-			if e.Generation > seen+1 {
-				t.Fatalf("the event of write %d came after that of write %d", e.Generation, seen)
-			}
+			stopIf(t, e.Generation > seen+1, "the event of write %d came after that of write %d", e.Generation, seen)
 			seen = max(seen, e.Generation) // a lower one was seen already when it read the file again
 		default:
 			t.Fatalf("unexpected %v", e.Kind)
@@ -147,9 +143,7 @@ func TestEventsOfSlowClient(t *testing.T) {
 		}
 		c.Heal("slow")
 		lost := follow(t, ctx, h, first, first+writes)
-		if lost == 0 {
-			t.Error("events were lost, and no event says so")
-		}
+		failIf(t, lost == 0, "events were lost, and no event says so")
 		report(t, slow.Err(), "the slow client's session")
 	})
 }

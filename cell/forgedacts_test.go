@@ -86,9 +86,7 @@ func TestNobodyForgesActs(t *testing.T) {
 					t.Errorf("%s is recorded as done: %+v", what, r)
 				}
 			}
-			if len(all) != 3 {
-				t.Errorf("%s: %d records of 3 calls", what, len(all))
-			}
+			failIf(t, len(all) != 3, "%s: %d records of 3 calls", what, len(all))
 		}
 		report(t, errOf(root.Cell().Status(ctx)))
 	})

@@ -50,13 +50,9 @@ func TestHistoryOfALock(t *testing.T) {
 		want := []api.EndReason{api.ByClose, api.ByExpiry, api.ByClose, api.ByFailOver, api.ByClose, 0}
 		for range 3 { // masters
 			got := endsOf(t, ctx, next, path)
-			if len(got) != len(want) {
-				t.Fatalf("the holdings ended %v, want %v", got, want)
-			}
+			stopIf(t, len(got) != len(want), "the holdings ended %v, want %v", got, want)
 			for i := range want {
-				if got[i] != want[i] {
-					t.Errorf("the holdings ended %v, want %v", got, want)
-				}
+				failIf(t, got[i] != want[i], "the holdings ended %v, want %v", got, want)
 			}
 			c.Restart(c.FailOver())
 		}

@@ -103,9 +103,7 @@ func TestAttacksOnTheHTTPPort(t *testing.T) {
 		for err == nil {
 			_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error("the connection is kept")
-		}
+		failIf(t, errors.Is(err, os.ErrDeadlineExceeded), "the connection is kept")
 	})
 }
 
@@ -158,9 +156,7 @@ func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 					continue
 				}
 				for _, secret := range []string{"secretdata", r.cfg.Data} {
-					if strings.Contains(answer, secret) {
-						t.Errorf("%s %s tells %q:\n%s", method, target, secret, answer)
-					}
+					failIf(t, strings.Contains(answer, secret), "%s %s tells %q:\n%s", method, target, secret, answer)
 				}
 				if want == "200" {
 					continue
@@ -177,9 +173,7 @@ func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"HTTP/1.1404", "HTTP/1.1405", "HTTP/1.0404", "HTTP/1.0405"} {
-		if refusals[kind] == "" {
-			t.Errorf("nothing was refused with %s", kind)
-		}
+		failIf(t, refusals[kind] == "", "nothing was refused with %s", kind)
 	}
 }
 
@@ -234,7 +228,5 @@ func TestMetricsNameNobody(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(text.String(), "secretdata") {
-		t.Error("metrics name the data directory")
-	}
+	failIf(t, strings.Contains(text.String(), "secretdata"), "metrics name the data directory")
 }

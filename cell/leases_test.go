@@ -72,15 +72,11 @@ func TestTakeoverHonoursLongLeases(t *testing.T) {
 		began := time.Now()
 		c.Kill(c.Master())
 		l := must(next.Acquire(ctx, api.Exclusive))(t)
-		if held.Err() == nil {
-			t.Errorf("two clients hold the lock, %v after the fail-over", time.Since(began))
-		}
+		failIf(t, held.Err() == nil, "two clients hold the lock, %v after the fail-over", time.Since(began))
 		if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
 			t.Errorf("the lock passed on after %v; the holder had been granted 36 s", took)
 		}
-		if l.Token() <= held.Token() {
-			t.Errorf("token %d after %d", l.Token(), held.Token())
-		}
+		failIf(t, l.Token() <= held.Token(), "token %d after %d", l.Token(), held.Token())
 	})
 }
 
@@ -99,9 +95,7 @@ func TestExpireSession(t *testing.T) {
 		}
 		noErr(t, c.Replica(master).ExpireSession(ctx, cl.Session()))
 		<-held.Context().Done()
-		if !errors.Is(cl.Err(), client.EndedByCell) {
-			t.Errorf("%v", cl.Err())
-		}
+		failIf(t, !errors.Is(cl.Err(), client.EndedByCell), "%v", cl.Err())
 		fails(t, c.Replica(master).ExpireSession(ctx, cl.Session()), api.NotFound, "again")
 	})
 }

@@ -56,9 +56,7 @@ func TestLintIsForWhoMayLook(t *testing.T) {
 		lint := func(by *client.Client, o misuse.Options) []misuse.Finding {
 			t.Helper()
 			r, err := by.Cell().Lint(ctx, o)
-			if err != nil || r.Since <= 0 || r.Epoch == 0 {
-				t.Fatalf("%+v, %v", r, err)
-			}
+			stopIf(t, err != nil || r.Since <= 0 || r.Epoch == 0, "%+v, %v", r, err)
 			return r.Findings
 		}
 		stranger := as("stranger", "stranger", client.Config{})
@@ -69,15 +67,11 @@ func TestLintIsForWhoMayLook(t *testing.T) {
 		}
 		for who, by := range map[string]*client.Client{"an operator": operator, "he himself": as("again", "member", client.Config{})} {
 			found := lint(by, misuse.Options{Principal: "member"})
-			if len(found) != 2 {
-				t.Fatalf("%s sees %+v", who, found)
-			}
+			stopIf(t, len(found) != 2, "%s sees %+v", who, found)
 			for _, f := range found {
 				polls := f.Kind == misuse.Polling && f.Who.Session == member.Session() && f.Path == "/ls/local/secret" && f.Count > 60 && f.Lease == 0
 				lease := f.Kind == misuse.ShortLease && f.Who.Session == short.Session() && f.Path == "" && f.Lease == 2*time.Second
-				if !polls && !lease || f.Who.Principal != "member" || f.Who.Host == "" {
-					t.Errorf("%s sees %+v", who, f)
-				}
+				failIf(t, !polls && !lease || f.Who.Principal != "member" || f.Who.Host == "", "%s sees %+v", who, f)
 			}
 		}
 		put("/ls/local/acl/us", "operator\nmember\nreader\n")

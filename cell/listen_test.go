@@ -54,17 +54,13 @@ func TestListenBehindAMappedPort(t *testing.T) {
 	conn := must(net.Dial("tcp", client))(t)
 	_ = conn.Close()
 	lines := log.Take()
-	if len(lines) < 2 || !strings.Contains(lines[0], "msg=starting") {
-		t.Fatalf("the log begins with %q", lines)
-	}
+	stopIf(t, len(lines) < 2 || !strings.Contains(lines[0], "msg=starting"), "the log begins with %q", lines)
 	text := strings.Join(lines, "")
 	for _, want := range []string{
 		"msg=started replica=r1 event=replica_started version=" + Version() + " cell=local data=" + filepath.Join(dir, "r1") + " ", fmt.Sprintf(`listens="%s 127.0.0.1:`, client),
 		`advertises="outside.invalid:443 inside.invalid:7431 inside.invalid:7441"`, " entries=",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the log lacks %s:\n%s", want, text)
-		}
+		failIf(t, !strings.Contains(text, want), "the log lacks %s:\n%s", want, text)
 	}
 	taken := r.cfg
 	taken.ID, taken.Data, taken.ClientListener, taken.RaftListener, taken.HTTPListener = "r1", t.TempDir(), nil, nil, nil
@@ -95,9 +91,7 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 		goesOn = true
 	}()
 	<-starting
-	if !goesOn {
-		t.Error("the goroutine that starts the replica was ended")
-	}
+	failIf(t, !goesOn, "the goroutine that starts the replica was ended")
 	if <-r.Done(); !errors.Is(r.Err(), api.TooLarge) {
 		t.Errorf("it ended with %v", r.Err())
 	}
@@ -145,8 +139,6 @@ func TestPortsOutliveAnError(t *testing.T) {
 		t.Error(err)
 	}
 	for _, line := range []string{"cannot accept on the client port", "http: Accept error"} {
-		if !strings.Contains(said.String(), line) {
-			t.Errorf("the log does not have %q:\n%s", line, &said)
-		}
+		failIf(t, !strings.Contains(said.String(), line), "the log does not have %q:\n%s", line, &said)
 	}
 }

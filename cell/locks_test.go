@@ -41,9 +41,7 @@ func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 		if !stopped.Before(time.Now()) || stopped.Before(cut) {
 			t.Errorf("the old holder's context ended %v after the lock passed on", time.Since(stopped))
 		}
-		if l.Token() <= held.Token() {
-			t.Errorf("token %d follows %d", l.Token(), held.Token())
-		}
+		failIf(t, l.Token() <= held.Token(), "token %d follows %d", l.Token(), held.Token())
 	})
 }
 
@@ -102,9 +100,7 @@ func TestReadersAndWriters(t *testing.T) {
 			return l
 		}
 		a, b := shared(0), shared(1)
-		if a.Token() != b.Token() {
-			t.Errorf("two readers that share the lock have tokens %d and %d", a.Token(), b.Token())
-		}
+		failIf(t, a.Token() != b.Token(), "two readers that share the lock have tokens %d and %d", a.Token(), b.Token())
 		written := make(chan *client.Lock, 1)
 		queued := make(chan bool, 100)
 		var waiting sync.WaitGroup
@@ -128,9 +124,7 @@ func TestReadersAndWriters(t *testing.T) {
 			report(t, l.Release(ctx))
 		}
 		w := <-written
-		if w.Token() <= a.Token() {
-			t.Errorf("token %d follows %d", w.Token(), a.Token())
-		}
+		failIf(t, w.Token() <= a.Token(), "token %d follows %d", w.Token(), a.Token())
 		report(t, w.Release(ctx))
 		<-late
 		waiting.Wait()

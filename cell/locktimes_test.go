@@ -30,9 +30,7 @@ func TestMetricPrefixesAreChecked(t *testing.T) {
 	} {
 		var faults []string
 		Config{Cell: "main", MetricPrefixes: prefixes}.checkMetricPrefixes(func(format string, _ ...any) { faults = append(faults, format) })
-		if len(faults) != 1 {
-			t.Errorf("%q: %d faults, want one about %q", prefixes, len(faults), want)
-		}
+		failIf(t, len(faults) != 1, "%q: %d faults, want one about %q", prefixes, len(faults), want)
 	}
 	Config{Cell: "main", MetricPrefixes: many[1:]}.checkMetricPrefixes(func(format string, args ...any) { t.Errorf(format, args...) })
 }

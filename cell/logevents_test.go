@@ -88,9 +88,7 @@ func (l *logged) has(t *testing.T, event string, want ...logLine) {
 		}
 		left = slices.Delete(left, i, i+1)
 	}
-	if len(left) > 0 {
-		t.Errorf("besides %v there are %d more %s: %v", want, len(left), event, left)
-	}
+	failIf(t, len(left) > 0, "besides %v there are %d more %s: %v", want, len(left), event, left)
 }
 
 func checkLogTables(t *testing.T, log *logged) {
@@ -119,9 +117,7 @@ func checkLogTables(t *testing.T, log *logged) {
 			}
 		}
 	}
-	if seen == 0 {
-		t.Error("no line has an event")
-	}
+	failIf(t, seen == 0, "no line has an event")
 }
 
 // What becomes of a lock is in the log once, in its order, whatever ends it; each line says whose it was and for how long.
@@ -182,9 +178,7 @@ func TestLogOfLocks(t *testing.T) {
 			first.Session().String(): {"session_opened", "session_ended"}, second.Session().String(): {"session_opened", "session_ending", "session_ended"},
 		} {
 			got := slices.DeleteFunc(names(log.events(t, "session", who)), func(event string) bool { return !strings.HasPrefix(event, "session_") })
-			if !slices.Equal(got, want) {
-				t.Errorf("of a session the log says %v, want %v", got, want)
-			}
+			failIf(t, !slices.Equal(got, want), "of a session the log says %v, want %v", got, want)
 		}
 	})
 }
@@ -309,9 +303,7 @@ func TestLogOfSlowCalls(t *testing.T) {
 		took := time.Since(began)
 		synctest.Wait()
 		lines := log.events(t, "event", "slow_call")
-		if len(lines) != 1 {
-			t.Fatalf("%d calls were slow, want the write, which took %v: %v", len(lines), took, lines)
-		}
+		stopIf(t, len(lines) != 1, "%d calls were slow, want the write, which took %v: %v", len(lines), took, lines)
 		phases, _ := lines[0]["phases"].(map[string]any)
 		caches, _ := phases["caches"].(float64)
 		all, _ := lines[0]["took"].(float64)
@@ -332,16 +324,12 @@ func TestLogOfAMasterThatIsCutOff(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		away := log.events(t, "event", "peers_away")
 		for _, one := range away {
-			if one.text("error") == "" {
-				t.Errorf("without a cause: %v", one)
-			}
+			failIf(t, one.text("error") == "", "without a cause: %v", one)
 			if named := fmt.Sprint(one["peers"]); one.text("replica") != alone && named != "["+alone+"]" {
 				t.Errorf("%s names %s, and %s alone was away", one.text("replica"), named, alone)
 			}
 		}
-		if len(away) < 2 || len(away) > 6 {
-			t.Errorf("in a minute, %d lines: %v", len(away), away)
-		}
+		failIf(t, len(away) < 2 || len(away) > 6, "in a minute, %d lines: %v", len(away), away)
 		for _, one := range log.events(t, "replica", alone) {
 			if one.text("event") == "master_ended" && !strings.Contains(one.text("reason"), "too few replicas answer; those that do not: r") {
 				t.Errorf("it ended because %q", one.text("reason"))

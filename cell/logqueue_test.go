@@ -120,9 +120,7 @@ func TestLogQueue(t *testing.T) {
 		fmt.Sprintf("number=%d\n", logQueueLength-1),
 		fmt.Sprintf(`level=WARN msg="log lines are missing here: they could not be written as fast as they came" event=lines_dropped count=%d`, over+1),
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the log lacks %s:\n%.2000s", want, text)
-		}
+		failIf(t, !strings.Contains(text, want), "the log lacks %s:\n%.2000s", want, text)
 	}
 	if cut := settledValue(slog.StringValue(strings.Repeat("é", logTextBytes))).String() + settledValue(slog.StringValue("x"+strings.Repeat("é", logTextBytes))).String(); !utf8.ValidString(cut) {
 		t.Error("a text is cut within a character")

@@ -184,9 +184,7 @@ func (r *lossRound) witness(held, next *client.Lock) {
 	if r.state != "paused" && !r.letGo.Load() && held.Err() == nil {
 		r.t.Error("the holder and the next both hold the lock by their own clocks")
 	}
-	if next.Token() <= held.Token() {
-		r.t.Errorf("token %d after %d", next.Token(), held.Token())
-	}
+	failIf(r.t, next.Token() <= held.Token(), "token %d after %d", next.Token(), held.Token())
 	r.server(held, next)
 }
 

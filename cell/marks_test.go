@@ -56,9 +56,7 @@ func TestMarksTellNothing(t *testing.T) {
 			t.Errorf("the stranger sees %q on %d pages, want %q on one each", seen, len(marks)+1, want)
 		}
 		for _, mark := range marks {
-			if len(mark) != len(marks[0]) || bytes.Contains(mark, []byte("hidden")) {
-				t.Errorf("a mark is %q", mark)
-			}
+			failIf(t, len(mark) != len(marks[0]) || bytes.Contains(mark, []byte("hidden")), "a mark is %q", mark)
 			refused := map[string]error{}
 			_, refused["of another caller"] = bystander.chubby.ListLocks(t.Context(), &pb.ListLocksRequest{After: mark})
 			_, refused["of another listing"] = w.chubby.ListQuotas(t.Context(), &pb.ListQuotasRequest{After: mark})
@@ -73,9 +71,7 @@ func TestMarksTellNothing(t *testing.T) {
 			_, refused["cut"] = w.chubby.ListLocks(t.Context(), &pb.ListLocksRequest{After: mark[:len(mark)-1]})
 			_, refused["of v0.1.0"] = w.chubby.ListLocks(t.Context(), &pb.ListLocksRequest{After: []byte("\x01\x01/c")})
 			for what, err := range refused {
-				if api.CodeOf(pb.Error(err)) != api.InvalidArgument {
-					t.Errorf("a mark %s: %v", what, err)
-				}
+				failIf(t, api.CodeOf(pb.Error(err)) != api.InvalidArgument, "a mark %s: %v", what, err)
 			}
 		}
 	})

@@ -22,9 +22,7 @@ import (
 func TestLocksSurviveFailOver(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "holder", client.Config{OnState: func(s client.StateChange) {
-			if s.State == session.Jeopardy {
-				t.Error("a fail-over put the session into jeopardy")
-			}
+			failIf(t, s.State == session.Jeopardy, "a fail-over put the session into jeopardy")
 		}})
 		h := open(t, ctx, cl, "/ls/local/lock", 0)
 		held := acquire(t, ctx, h)
@@ -92,9 +90,7 @@ func TestExactlyOnce(t *testing.T) {
 		writing.Wait()
 		stop()
 		breaking.Wait()
-		if kills == 0 {
-			t.Error("no master was killed")
-		}
+		failIf(t, kills == 0, "no master was killed")
 		stat, err := h.Stat(ctx)
 		if err != nil || stat.Content != first+api.Generation(writers*each) {
 			t.Errorf("%d writes took effect %d times (%v)", writers*each, stat.Content-first, err)
@@ -116,9 +112,7 @@ func TestSessionEnds(t *testing.T) {
 		other = dial(t, ctx, c, "other", client.Config{})
 		lock := open(t, ctx, other, "/ls/local/lock", 0)
 		noErr(t, cl.Close(ctx))
-		if held.Context().Err() == nil {
-			t.Error("the lock's context outlived its session")
-		}
+		failIf(t, held.Context().Err() == nil, "the lock's context outlived its session")
 		report(t, errOf(lock.TryAcquire(ctx, api.Exclusive)), "the lock of a session that closed")
 		time.Sleep(time.Second)
 		if _, err := other.Open(ctx, "/ls/local/up", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
@@ -145,9 +139,7 @@ func TestLostKeepAliveReply(t *testing.T) {
 					t.Errorf("a client that was asked for a sign of life, and gave it, was parked for %v", time.Since(came))
 				}
 			}
-			if err != nil || reply.GetGrant().GetNumber() <= newest {
-				t.Fatalf("%v, %v", reply, err)
-			}
+			stopIf(t, err != nil || reply.GetGrant().GetNumber() <= newest, "%v, %v", reply, err)
 			newest = reply.GetGrant().GetNumber()
 			return time.Since(began).Round(100 * time.Millisecond)
 		}
@@ -206,8 +198,6 @@ func TestStatusComparesReplicas(t *testing.T) {
 			}
 			hashes[first.StateHash] = true
 		}
-		if len(hashes) != 2 {
-			t.Errorf("before and after a change: %v", hashes)
-		}
+		failIf(t, len(hashes) != 2, "before and after a change: %v", hashes)
 	})
 }

@@ -41,9 +41,7 @@ func TestCallsAreMeasured(t *testing.T) {
 					more += n - before[name]
 				}
 			}
-			if more != want {
-				t.Errorf("%d more calls of %s were counted, want %d: %v", more, method, want, after)
-			}
+			failIf(t, more != want, "%d more calls of %s were counted, want %d: %v", more, method, want, after)
 		}
 		equal(t, before["chubby_call_seconds OK Open"], 2, "%d calls of Open were answered")
 		equal(t, before["chubby_call_seconds NotFound Open"], 1, "%d calls of Open were answered with NotFound")
@@ -57,18 +55,14 @@ func TestCallsAreMeasured(t *testing.T) {
 			}
 		}
 		const keepAlives = "chubby_call_seconds OK KeepAlives"
-		if after[keepAlives] == before[keepAlives] {
-			t.Errorf("in 20 s no KeepAlive was answered: %v", after)
-		}
+		failIf(t, after[keepAlives] == before[keepAlives], "in 20 s no KeepAlive was answered: %v", after)
 		for name, n := range after {
 			if strings.HasSuffix(name, " KeepAlives") && name != keepAlives && n > 0 {
 				t.Errorf("%s: %d, but all were answered well: one was counted when it began to wait", name, n)
 			}
 		}
 		for _, name := range []string{"chubby_log_append_seconds", "chubby_apply_seconds", "chubby_leadership_proof_seconds", "chubby_takeover_seconds"} {
-			if after[name] == 0 {
-				t.Errorf("%s was never measured", name)
-			}
+			failIf(t, after[name] == 0, "%s was never measured", name)
 		}
 		equal(t, after["chubby_takeover_seconds"], 1, "%d takeovers")
 	})

@@ -84,9 +84,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 			if err := c.TryRestart(ctx, id); err == nil { // it does not know yet
 				<-c.Replica(id).Done()
 				err = c.Replica(id).Err()
-				if !errors.Is(err, cell.ErrRefused) {
-					t.Errorf("%s comes back: %v", id, err)
-				}
+				failIf(t, !errors.Is(err, cell.ErrRefused), "%s comes back: %v", id, err)
 				c.Kill(id)
 			}
 		}
@@ -258,9 +256,7 @@ func settles(t *testing.T, ctx context.Context, c *client.Client, want string) {
 		if is == want {
 			return
 		}
-		if ctx.Err() != nil {
-			t.Fatalf("%s; want %s", is, want)
-		}
+		stopIf(t, ctx.Err() != nil, "%s; want %s", is, want)
 		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -75,13 +75,9 @@ func TestDataOfAnotherVersion(t *testing.T) {
 					t.Fatal("it goes on")
 				}
 			}
-			if !errors.Is(err, ErrRefused) || strings.Contains(err.Error(), "panic") {
-				t.Errorf("it ended with %v", err)
-			}
+			failIf(t, !errors.Is(err, ErrRefused) || strings.Contains(err.Error(), "panic"), "it ended with %v", err)
 			for _, words := range c.says {
-				if !strings.Contains(err.Error(), words) {
-					t.Errorf("it ended with %v, and does not say %q", err, words)
-				}
+				failIf(t, !strings.Contains(err.Error(), words), "it ended with %v, and does not say %q", err, words)
 			}
 		})
 	}

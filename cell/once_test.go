@@ -66,9 +66,7 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("%d numbers were drawn, and %d were asked for: something was done twice, or not at all", last-first, want-first)
 		}
 		t.Logf("%d changes in %v of virtual time: %d replies lost, %d masters killed", *mutations, time.Since(began), lost.Load(), kills.Load())
-		if lost.Load() < int64(*mutations/4) || kills.Load() == 0 {
-			t.Error("too few failures: the test proves nothing")
-		}
+		failIf(t, lost.Load() < int64(*mutations/4) || kills.Load() == 0, "too few failures: the test proves nothing")
 	}, cell.RefuseEntries)
 }
 

@@ -121,9 +121,7 @@ func TestOutage(t *testing.T) {
 					t.Errorf("afterwards: %+v, %v", s, err)
 				}
 				longest, states, err := w.end()
-				if err != nil || w.lock.Err() != nil {
-					t.Errorf("the work: %v; the lock: %v", err, w.lock.Err())
-				}
+				failIf(t, err != nil || w.lock.Err() != nil, "the work: %v; the lock: %v", err, w.lock.Err())
 				if longest < length-time.Second || longest > length+3*time.Second {
 					t.Errorf("an outage of %v was one of %v for a client", length, longest)
 				}

@@ -42,9 +42,7 @@ func TestOverviewOfWaits(t *testing.T) {
 		if !o.Whole || o.Backlog.Waiters != 3 || o.Counts["call:Open"] < 7 || o.Counts["calls"] <= o.Counts["call:Open"] || o.Counts["sessions-begun"] != 2 {
 			t.Errorf("whole %v, %+v, %v", o.Whole, o.Backlog, o.Counts)
 		}
-		if len(o.Holdups) > 0 {
-			t.Errorf("no change waits, and %+v are shown", o.Holdups)
-		}
+		failIf(t, len(o.Holdups) > 0, "no change waits, and %+v are shown", o.Holdups)
 		cancel()
 		for range 3 {
 			<-ended
@@ -73,9 +71,7 @@ func TestOverviewOfHoldups(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		o, err := writer.Cell().Overview(ctx, 0)
 		noErr(t, err)
-		if len(o.Holdups) != 1 || o.Backlog.Changes != 1 {
-			t.Fatalf("%+v are shown, %+v", o.Holdups, o.Backlog)
-		}
+		stopIf(t, len(o.Holdups) != 1 || o.Backlog.Changes != 1, "%+v are shown, %+v", o.Holdups, o.Backlog)
 		one := o.Holdups[0]
 		if one.Path != "/ls/local/file" || one.Waiting <= 0 || one.Waiting > time.Second || len(one.Slow) != 1 || one.Slow[0].Session != slow.Session() || one.Slow[0].Host == "" {
 			t.Errorf("the change is shown as %+v", one)

@@ -92,9 +92,7 @@ func TestSuccessorWritesAtOnce(t *testing.T) {
 						t.Errorf("write %d was done %v after the lock was taken away", i, d)
 					}
 				}
-				if name == "break --now" && lock.Err() == nil {
-					t.Error("the holder did not notice")
-				}
+				failIf(t, name == "break --now" && lock.Err() == nil, "the holder did not notice")
 				if next, err := its.TryAcquire(ctx, api.Exclusive); (err == nil) != (name == "break --now") {
 					t.Errorf("the lock, while its holder works on: %v, %v", next, err)
 				}

@@ -122,9 +122,7 @@ func TestForcedRecovery(t *testing.T) {
 		source := sourceOf(b)
 		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, b.Recovered
 		is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), source, nil)
-		if err != nil || is.CellID != b.CellID || is.Counter < m.newest+raftfsm.RestoreGap/2 {
-			t.Fatalf("%+v, %v", is, err)
-		}
+		stopIf(t, err != nil || is.CellID != b.CellID || is.Counter < m.newest+raftfsm.RestoreGap/2, "%+v, %v", is, err)
 		m.checkSessions(t, c)
 		for round := range 2 { // before and after a fail-over
 			after := dial(t, ctx, c, fmt.Sprint("after-", round), client.Config{})

@@ -77,9 +77,7 @@ func answerIsRefused(t *testing.T, ctx context.Context, c *celltest.Cell, givenU
 	}
 	synctest.Wait()
 	for contentsOf(t, ctx, holder, paths[0]) == "old" {
-		if len(done) > 0 {
-			t.Fatalf("it ended before it was done: %v", <-done)
-		}
+		stopIf(t, len(done) > 0, "it ended before it was done: %v", <-done)
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(givenUpAfter)

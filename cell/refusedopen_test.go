@@ -18,9 +18,7 @@ func (w *rights) cachingStranger(path string) (caller *pb.Caller, grant uint64) 
 	noErr(w.t, err)
 	caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 	_, err = w.chubby.Open(w.t.Context(), &pb.OpenRequest{Caller: caller, Mutation: w.mutation(), Path: path, Read: true})
-	if !errors.Is(pb.Error(err), api.PermissionDenied) {
-		w.t.Fatalf("the stranger opens %s: %v", path, err)
-	}
+	stopIf(w.t, !errors.Is(pb.Error(err), api.PermissionDenied), "the stranger opens %s: %v", path, err)
 	return caller, s.GetGrant().GetNumber()
 }
 

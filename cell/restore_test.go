@@ -99,9 +99,7 @@ func TestRestore(t *testing.T) {
 		b2 := takeBackup(t, ctx, holder) // with an ephemeral node
 
 		is, err := client.Restore(ctx, operator(), sourceOf(b), nil)
-		if err != nil || is.CellID != b.CellID || is.Counter < newest {
-			t.Fatalf("%+v, %v", is, err)
-		}
+		stopIf(t, err != nil || is.CellID != b.CellID || is.Counter < newest, "%+v, %v", is, err)
 		if _, err := handles[0].SetContents(ctx, []byte("by the dead")); !errors.Is(err, api.SessionExpired) || !strings.Contains(err.Error(), "restored") {
 			t.Error("a session from before:", err)
 		}
@@ -142,9 +140,7 @@ func restoreAgain(t *testing.T, ctx context.Context, c *celltest.Cell, b *backup
 	t.Helper()
 	c.Restart(c.FailOver())
 	is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), sourceOf(b), nil)
-	if err != nil || is.Counter <= before.Counter {
-		t.Fatalf("%+v, %v", is, err)
-	}
+	stopIf(t, err != nil || is.Counter <= before.Counter, "%+v, %v", is, err)
 	cl := dial(t, ctx, c, "third", client.Config{})
 	if _, err := cl.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile}); err != nil {
 		t.Error("the place of an ephemeral node of the backup:", err)
@@ -238,9 +234,7 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 			c.Restart(id)
 			cl := dial(t, ctx, c, "after-"+id, client.Config{})
 			now, err := cl.Cell().Status(ctx)
-			if err != nil || now.Restored == nil || now.Restored.AtUnix == 0 {
-				t.Fatalf("%+v, %v", now.Restored, err)
-			}
+			stopIf(t, err != nil || now.Restored == nil || now.Restored.AtUnix == 0, "%+v, %v", now.Restored, err)
 			if got := *now.Restored; got != (client.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
 				t.Errorf("the cell says that it was restored: %+v", got)
 			}

@@ -121,9 +121,7 @@ func TestScheduledBackups(t *testing.T) {
 			f, err := os.Open(filepath.Join(dir, name))
 			noErr(t, err)
 			b, err := backup.Read(f)
-			if err != nil || b.Cell != "local" || b.Nodes < 2 {
-				t.Errorf("%s: %v, %+v", name, err, b)
-			}
+			failIf(t, err != nil || b.Cell != "local" || b.Nodes < 2, "%s: %v, %+v", name, err, b)
 			_ = f.Close()
 		}
 
@@ -135,9 +133,7 @@ func TestScheduledBackups(t *testing.T) {
 		noErr(t, os.Rename(dir+".away", dir))
 		time.Sleep(4 * time.Minute) // it tries again
 		is("the place is back", 3)
-		if n := len(all); n != 6 {
-			t.Errorf("%d backups were taken: %q", n, all)
-		}
+		failIf(t, len(all) != 6, "%d backups were taken: %q", len(all), all)
 	}, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 2 * time.Minute, Keep: 3} // besides those of the far future
 	})
@@ -201,9 +197,7 @@ func TestUnfinishedBackupsAreRemoved(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		time.Sleep(10 * time.Second)
 		names, err := place.List(ctx)
-		if err != nil || len(names) != 1 {
-			t.Fatalf("%q, %v", names, err)
-		}
+		stopIf(t, err != nil || len(names) != 1, "%q, %v", names, err)
 		end := names[0][len("local-20000101T000000Z"):] // with the id of the cell
 		left := ".local-19991231T215900Z" + end + ".123"
 		stays := []string{

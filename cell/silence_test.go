@@ -56,9 +56,7 @@ func TestSilentHolder(t *testing.T) {
 							if most := api.DefaultLease + delay + 2*time.Second; err != nil || took < sure || took > most {
 								t.Errorf("%s: the lock passed on after %v: %v; want %v to %v", host, took, err, sure, most)
 							}
-							if l != nil && held.Err() == nil {
-								t.Errorf("%s: two clients hold the lock", host)
-							}
+							failIf(t, l != nil && held.Err() == nil, "%s: two clients hold the lock", host)
 						})
 					}
 				}
@@ -123,9 +121,7 @@ func TestSignsOfLife(t *testing.T) {
 				_ = cl.Close(ctx) // the test has ended
 			}
 			once := float64(sessions) * minutes * 60 / session.Due(api.DefaultLease).Seconds()
-			if float64(sent) > once*1.15 {
-				t.Errorf("%d KeepAlives, where %.0f extend every lease in time", sent, once)
-			}
+			failIf(t, float64(sent) > once*1.15, "%d KeepAlives, where %.0f extend every lease in time", sent, once)
 			_ = shared.Close()
 		})
 	})

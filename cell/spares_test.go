@@ -59,9 +59,7 @@ func TestSpare(t *testing.T) {
 		const standsBy = "r1, r2, r3, r4, r5, r6 spare"
 		becomes(t, ctx, by, standsBy, 0) // the replica that is asked may be behind
 		status, err := by.Cell().Status(ctx)
-		if err != nil || len(status.Replicas) != 5 {
-			t.Errorf("the status is %+v, %v", status, err)
-		}
+		failIf(t, err != nil || len(status.Replicas) != 5, "the status is %+v, %v", status, err)
 		dead := "r1"
 		if c.Master() == dead {
 			dead = "r2"
@@ -81,9 +79,7 @@ func TestSpare(t *testing.T) {
 		if err := c.TryRestart(ctx, dead); err == nil {
 			<-c.Replica(dead).Done()
 			err = c.Replica(dead).Err()
-			if !errors.Is(err, cell.ErrRefused) {
-				t.Errorf("the dead one comes back: %v", err)
-			}
+			failIf(t, !errors.Is(err, cell.ErrRefused), "the dead one comes back: %v", err)
 		}
 		c.FailOver()
 		equal(t, read(ctx, c), "before", "the contents are %q")
@@ -128,17 +124,13 @@ func TestSpareIsAudited(t *testing.T) {
 		time.Sleep(time.Second)
 		noErr(t, client.ChangeMembers(ctx, root, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, nil))
 		for _, r := range records() {
-			if r.Principal != "root" {
-				t.Errorf("before: %+v", r)
-			}
+			failIf(t, r.Principal != "root", "before: %+v", r)
 		}
 		c.Kill("r3")
 		becomes(t, ctx, root, "r1, r2, r4", 5*time.Second)
 		noErr(t, <-joined)
 		all := records()
-		if len(all) != 1 {
-			t.Fatalf("there are %+v", all)
-		}
+		stopIf(t, len(all) != 1, "there are %+v", all)
 		if r := all[0]; r.Event != "act" || r.Call != "ChangeMembers" || r.On != "r4 r4:7431 r3" || r.Code != "OK" || r.Principal+r.From+r.Message != "" || !strings.Contains(r.Reason, "r3 has not answered for 2") {
 			t.Errorf("%+v", r)
 		}

@@ -87,8 +87,6 @@ func TestNoPhaseWithoutSessions(t *testing.T) {
 				t.Errorf("%s was measured %d times; want %d", name, n, want)
 			}
 		}
-		if cell.Gauges(c.Replica(c.Master()))["chubby_sessions"] != 1 {
-			t.Error("there is no session")
-		}
+		failIf(t, cell.Gauges(c.Replica(c.Master()))["chubby_sessions"] != 1, "there is no session")
 	})
 }

@@ -189,9 +189,7 @@ func TestTLSCutsOff(t *testing.T) {
 				time.Sleep(6 * time.Second)
 				limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 				defer cancel()
-				if _, err := h.SetContents(limit, []byte("x")); err == nil {
-					t.Error("it may write")
-				}
+				failIf(t, errOf(h.SetContents(limit, []byte("x"))) == nil, "it may write")
 			}, func(cfg *cell.Config) {
 				if name == "another authority" {
 					cfg.ClientTLS.CRL = "" // its lists are of the authority that goes

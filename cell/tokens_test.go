@@ -163,9 +163,7 @@ func TestTokensEnd(t *testing.T) {
 				end(c)
 				limit, cancel := context.WithTimeout(ctx, 3*time.Second)
 				defer cancel()
-				if _, err := h.SetContents(limit, []byte("y")); err == nil {
-					t.Error("it may write")
-				}
+				failIf(t, errOf(h.SetContents(limit, []byte("y"))) == nil, "it may write")
 			})
 		})
 	}

@@ -111,9 +111,7 @@ func TestExemplars(t *testing.T) {
 				got = append(got, e.GetLabel()[0].GetName()+"="+e.GetLabel()[0].GetValue())
 			}
 		}
-		if len(got) != 1 || got[0] != "trace_id="+want {
-			t.Errorf("the exemplars are %v, want trace_id=%s", got, want)
-		}
+		failIf(t, len(got) != 1 || got[0] != "trace_id="+want, "the exemplars are %v, want trace_id=%s", got, want)
 	}
 }
 

@@ -104,9 +104,7 @@ func TestTransfersBetweenTwoFiles(t *testing.T) {
 					return
 				}
 				_, err = b.cl.Txn().If(left, client.IfGeneration(fromAt)).If(right, client.IfGeneration(toAt)).Commit(ctx)
-				if err == nil && from+to != sum {
-					t.Errorf("the accounts have %d and %d at one moment", from, to)
-				}
+				failIf(t, err == nil && from+to != sum, "the accounts have %d and %d at one moment", from, to)
 				if err == nil {
 					looks.Add(1)
 				} else if !errors.Is(err, api.GenerationMismatch) {

@@ -178,9 +178,7 @@ func TestTxnIsCheckedAtTheDoor(t *testing.T) {
 		} {
 			row.q.Caller, row.q.Mutation = caller, w.mutation()
 			_, err := w.chubby.Txn(t.Context(), row.q)
-			if code := api.CodeOf(pb.Error(err)); code != row.code {
-				t.Errorf("%s: %v, want %v", what, err, row.code)
-			}
+			failIf(t, api.CodeOf(pb.Error(err)) != row.code, "%s: %v, want %v", what, err, row.code)
 		}
 	})
 }

@@ -53,9 +53,7 @@ func TestTxnLeavesNothingOldInCaches(t *testing.T) {
 		}
 		hits := reader.Stats().Cache.Hits
 		_ = contentsOf(t, ctx, reader, "/ls/local/a")
-		if reader.Stats().Cache.Hits == hits {
-			t.Fatal("nothing was cached")
-		}
+		stopIf(t, reader.Stats().Cache.Hits == hits, "nothing was cached")
 		if _, err := writer.Txn().Put("/ls/local/a", []byte("10")).Put("/ls/local/b", []byte("10")).Delete("/ls/local/gone").Create("/ls/local/new", []byte("10")).
 			Delete("/ls/local/d/below").Delete("/ls/local/d").Commit(ctx); err != nil {
 			t.Fatal(err)
@@ -113,9 +111,7 @@ func TestTxnIsAudited(t *testing.T) {
 			}
 			delete(want, r.On)
 		}
-		if len(want) > 0 {
-			t.Errorf("not recorded: %v", want)
-		}
+		failIf(t, len(want) > 0, "not recorded: %v", want)
 		_, _ = root.Txn().Put("/ls/local/acl/operators", nil).Create("/ls/local/x", nil).Commit(ctx)
 		report(t, errOf(root.Txn().If("/ls/local/acl/operators", client.IfExists()).Put("/ls/local/x", nil).Commit(ctx)))
 		if all := records(); len(all) > 0 {

@@ -84,9 +84,7 @@ func (u *upgradedCell) finish(ctx context.Context, k *client.Client, want client
 		u.t.Fatalf("it ended with %v, want %q", err, says)
 	}
 	for _, words := range says {
-		if !strings.Contains(err.Error(), words) {
-			u.t.Errorf("it does not say %q: %v", words, err)
-		}
+		failIf(u.t, !strings.Contains(err.Error(), words), "it does not say %q: %v", words, err)
 	}
 }
 

@@ -29,9 +29,7 @@ func TestWaitingTimesSurviveFailOvers(t *testing.T) {
 			c.Restart(c.FailOver())
 			time.Sleep(20 * time.Second)
 			locks, err := holder.Cell().Locks(ctx, "/ls/local/lock")
-			if err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1 {
-				t.Fatalf("%+v, %v", locks, err)
-			}
+			stopIf(t, err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1, "%+v, %v", locks, err)
 			if is, shown := time.Since(began), locks[0].Waiters[0].Waiting; shown < is-2*time.Second || shown > is {
 				t.Errorf("it has waited for %v, and %v is shown", is, shown)
 			}

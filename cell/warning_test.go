@@ -45,9 +45,7 @@ func TestWarningsNameNoFiles(t *testing.T) {
 		}
 		lines := strings.Join(log.Take(), "")
 		for _, want := range []string{tc.keys, "the certificate in tls-cert expires on ", "file=" + files.Cert} {
-			if strings.Count(lines, want) == 0 {
-				t.Errorf("the log does not have %q", want)
-			}
+			failIf(t, strings.Count(lines, want) == 0, "the log does not have %q", want)
 		}
 		if n := strings.Count(lines, "the certificate in tls-cert expires on "); n > 1 {
 			t.Errorf("the log has the warning %d times", n)
