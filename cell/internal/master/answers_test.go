@@ -29,9 +29,8 @@ func TestRefusedRelease(t *testing.T) {
 	})
 }
 
-// A Close that was refused before the log has closed nothing. Its retry is
-// answered only when the lock is free and those that wait through the handle
-// have their answers.
+// A Close that was refused before the log has closed nothing. Its retry is answered only when the lock is free and
+// those that wait through the handle have their answers.
 func TestRefusedClose(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -61,8 +60,7 @@ func TestRefusedClose(t *testing.T) {
 	})
 }
 
-// While the Close of a handle is on its way, its waiters are not offered the
-// lock: a closed handle would hold it.
+// While the Close of a handle is on its way, its waiters are not offered the lock: a closed handle would hold it.
 func TestClosingHandleIsOfferedNothing(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -130,8 +128,7 @@ func TestEveryStreamIsAnswered(t *testing.T) {
 	})
 }
 
-// TryAcquire overtakes no waiter: while a writer waits, a reader's TryAcquire
-// does not join the readers.
+// TryAcquire overtakes no waiter: while a writer waits, a reader's TryAcquire does not join the readers.
 func TestTryAcquireOvertakesNobody(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -162,9 +159,8 @@ func TestSuccessorHearsOfConflict(t *testing.T) {
 	})
 }
 
-// The master tells a client that its session has expired only after the log
-// says so: if this master cannot commit it, the session is alive for a later
-// one.
+// The master tells a client that its session has expired only after the log says so: if this master cannot commit it,
+// the session is alive for a later one.
 func TestExpiredIsWhatTheLogSays(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -191,8 +187,7 @@ func TestExpiredIsWhatTheLogSays(t *testing.T) {
 	})
 }
 
-// contended has a client hold the lock that the second of the others waits for. take breaks the
-// lock.
+// contended has a client hold the lock that the second of the others waits for. take breaks the lock.
 func contended(t *testing.T, m *soloMaster) (h []Handle, holder *soloClient, waits <-chan lockAnswer, take func()) {
 	t.Helper()
 	c, h := lockers(t, m)
@@ -252,8 +247,7 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 	})
 }
 
-// A refused Open makes no node when a copy of it reaches another master, which
-// has no reason to refuse it.
+// A refused Open makes no node when a copy of it reaches another master, which has no reason to refuse it.
 func TestRefusedOpenMakesNothingLater(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

@@ -132,8 +132,7 @@ func TestToldAsideIsExtended(t *testing.T) {
 	}
 }
 
-// What takes something away, or is waited for, ends the call, which then tells of what it has
-// not told.
+// What takes something away, or is waited for, ends the call, which then tells of what it has not told.
 func TestNotToldAside(t *testing.T) {
 	for kind := api.EventContentsModified; kind <= api.EventLockVacant; kind++ {
 		if kind.Subscribable() && kind != api.EventConflictingLock {

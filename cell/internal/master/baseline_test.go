@@ -9,8 +9,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// uncached submits changes of a node that no client has in its cache, as mutate
-// would. The caller holds s.mu.
+// uncached submits changes of a node that no client has in its cache, as mutate would. The caller holds s.mu.
 func (s *soloMaster) uncached(name api.Name, changes ...raftfsm.Command) {
 	s.tables.copyset.changing[name]++
 	for _, c := range changes {
@@ -25,9 +24,8 @@ func (s *soloMaster) locked(do func()) {
 	do()
 }
 
-// A client that opens a node for events gets the state in the answer, and later
-// changes as events (Chubby §2.5). Every change between reading the state and
-// entering the handle must be in the answer or among the events.
+// A client that opens a node for events gets the state in the answer, and later changes as events (Chubby §2.5). Every
+// change between reading the state and entering the handle must be in the answer or among the events.
 func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 	write := func(c *soloClient, node namespace.Ref) raftfsm.Command {
 		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(), Node: node, Contents: []byte("x")}}
@@ -69,8 +67,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 					}
 					done <- open()
 				} else {
-					// While an entry is on its way, the proposer collects
-					// commands for the next.
+					// While an entry is on its way, the proposer collects commands for the next.
 					m.applying = func() {
 						m.applying = nil
 						go func() { done <- open() }()

@@ -8,8 +8,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// meanwhile calls do while the next entry is on its way to the log. The log continues when do has
-// returned.
+// meanwhile calls do while the next entry is on its way to the log. The log continues when do has returned.
 func (s *soloMaster) meanwhile(first, do func()) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s.applying = func() {
@@ -39,8 +38,7 @@ func TestRefusedByTheLogMakesRoom(t *testing.T) {
 	})
 }
 
-// If the handle of the first waiter is closed, the one behind it gets the lock,
-// if nothing else is in its way.
+// If the handle of the first waiter is closed, the one behind it gets the lock, if nothing else is in its way.
 func TestClosedHandleMakesRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

@@ -64,8 +64,7 @@ func TestFullCacheMakesRoom(t *testing.T) {
 	})
 }
 
-// caughtUp acknowledges what the client received, and reports whether nothing
-// else waits.
+// caughtUp acknowledges what the client received, and reports whether nothing else waits.
 func (s *soloMaster) caughtUp(c *soloClient) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
@@ -75,8 +74,7 @@ func (s *soloMaster) caughtUp(c *soloClient) bool {
 	return len(box.events) == 0
 }
 
-// The master does not keep copies of names that a session has created and
-// deleted.
+// The master does not keep copies of names that a session has created and deleted.
 func TestOwnDeletionIsForgotten(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)

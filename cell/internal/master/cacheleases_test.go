@@ -25,8 +25,7 @@ func (s *soloMaster) leasedClient(t *testing.T, nonce byte) *soloClient {
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
-// patientClient is client, of a session that caches nothing and lasts for as long as a session may
-// without a KeepAlive.
+// patientClient is client, of a session that caches nothing and lasts for as long as a session may without a KeepAlive.
 func (s *soloMaster) patientClient(t *testing.T) *soloClient {
 	t.Helper()
 	c := *cachingSession(100).CreateSession
@@ -43,8 +42,7 @@ func (c *soloClient) renew(t *testing.T) time.Duration {
 	return lease
 }
 
-// took returns how long a change takes, by the clock of the master, and fails the test if that
-// fails.
+// took returns how long a change takes, by the clock of the master, and fails the test if that fails.
 func took(t *testing.T, done <-chan error) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -58,9 +58,8 @@ func TestRefusedReaderIsNotEntered(t *testing.T) {
 	})
 }
 
-// Chubby §2.7: a change waits until a caching client has acknowledged the
-// invalidation. Sending it is not enough, nor, for the next change, that an
-// earlier one has waited and has given up.
+// Chubby §2.7: a change waits until a caching client has acknowledged the invalidation. Sending it is not enough, nor,
+// for the next change, that an earlier one has waited and has given up.
 func TestChangeWaitsForAcknowledgement(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
@@ -119,8 +118,7 @@ func TestRefusalIsForGood(t *testing.T) {
 	})
 }
 
-// A node is uncacheable until its change has been applied, even if the author
-// has given up meanwhile.
+// A node is uncacheable until its change has been applied, even if the author has given up meanwhile.
 func TestUncacheableUntilApplied(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)

@@ -68,10 +68,9 @@ func (s *soloMaster) congest(ctx context.Context, random *chance) {
 	}
 }
 
-// copier is a client whose requests arrive in several copies. It gives up
-// attempts, or their answers are lost, and sends the request again; copies that
-// the network has delayed arrive at any time. It relies only on the answers to
-// its own attempts.
+// copier is a client whose requests arrive in several copies. It gives up attempts, or their answers are lost, and
+// sends the request again; copies that the network has delayed arrive at any time. It relies only on the answers to its
+// own attempts.
 type copier struct {
 	*soloClient
 	*chance
@@ -253,9 +252,8 @@ func (c *copier) closeIt(h Handle) {
 	c.leavesNothing(h.Node.Name, h.Owner, "a handle that was closed")
 }
 
-// Whatever the log refuses, and however many copies of a request arrive at any
-// time: the clients' answers agree with the log, and when all have closed what
-// they opened, nothing is left of it, and no request waits without end.
+// Whatever the log refuses, and however many copies of a request arrive at any time: the clients' answers agree with
+// the log, and when all have closed what they opened, nothing is left of it, and no request waits without end.
 func TestCopiesAndRefusalsLeaveNothing(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { copiesAndRefusals(t, seed) })
@@ -347,8 +345,7 @@ func (c *soloClient) conflicts() []*Event {
 	return slices.DeleteFunc(slices.Clone(c.told), func(e *Event) bool { return e.Kind != api.EventConflictingLock })
 }
 
-// keep keeps a session alive, and drops what the master tells it to, until ctx
-// ends.
+// keep keeps a session alive, and drops what the master tells it to, until ctx ends.
 func (c *soloClient) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)

@@ -23,12 +23,10 @@ var (
 	crowdSeed = flags.Uint64("crowd", 0, "the seed of the first crowd, which a failed test tells")
 )
 
-// A crowd of clients does random operations on a few nodes, while the log
-// refuses entries, answers get lost and masters are replaced. Then the failures
-// stop, and the test checks the promises: every request has been answered,
-// every waiter that can have its lock has it, every holder knows of its lock,
-// and caches agree with the state. When all sessions have ended, the master
-// must remember nothing of them.
+// A crowd of clients does random operations on a few nodes, while the log refuses entries, answers get lost and masters
+// are replaced. Then the failures stop, and the test checks the promises: every request has been answered, every waiter
+// that can have its lock has it, every holder knows of its lock, and caches agree with the state. When all sessions
+// have ended, the master must remember nothing of them.
 //
 // To repeat a failure, use -crowds 1 -crowd <seed>. It is likely to appear
 // again, but not certain: goroutines may run in another order.

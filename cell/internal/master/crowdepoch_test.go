@@ -19,8 +19,7 @@ type crowdEpoch struct {
 	w     *crowd
 	end   context.CancelCauseFunc
 	apply sync.Mutex // guards deposed
-	// A deposed master's entries are no longer written. It does not learn the
-	// result of the one that was on its way.
+	// A deposed master's entries are no longer written. It does not learn the result of the one that was on its way.
 	deposed bool
 }
 
@@ -78,9 +77,8 @@ func (w *crowd) write(data []byte, term uint64) []raftfsm.Result {
 	return results
 }
 
-// elect begins another epoch on the state that the present one has left. The old master learns of
-// it at once, or some time later: meanwhile it answers its callers as far as it can, and sees what
-// its successor does.
+// elect begins another epoch on the state that the present one has left. The old master learns of it at once, or some
+// time later: meanwhile it answers its callers as far as it can, and sees what its successor does.
 func (w *crowd) elect() {
 	var before *crowdEpoch
 	if was := w.master(); was != nil {
@@ -155,8 +153,7 @@ func (w *crowd) master() *crowdEpoch {
 	return w.current
 }
 
-// congest makes the proposer accept nothing but the master's own commands for a
-// while.
+// congest makes the proposer accept nothing but the master's own commands for a while.
 func (w *crowd) congest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

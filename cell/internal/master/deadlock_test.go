@@ -14,8 +14,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// worker is one owner of locks: a session, or two that declare the same owner. It waits for
-// one lock at a time.
+// worker is one owner of locks: a session, or two that declare the same owner. It waits for one lock at a time.
 type worker struct {
 	number  int
 	declare string
@@ -47,10 +46,9 @@ type deadlocks struct {
 	found   []string // what was done, for a report
 }
 
-// Random workers take and release locks. A request is answered Deadlock only if a checker
-// that knows nothing of graphs agrees that it could never be granted: it lets everybody who
-// does not wait give back everything, as often as that helps somebody. And if all want to be
-// told, nobody is left who could never be granted. The same after a fail-over.
+// Random workers take and release locks. A request is answered Deadlock only if a checker that knows nothing of graphs
+// agrees that it could never be granted: it lets everybody who does not wait give back everything, as often as that
+// helps somebody. And if all want to be told, nobody is left who could never be granted. The same after a fail-over.
 func TestDeadlocksAreFoundAndNoOthers(t *testing.T) {
 	runs := 10_000
 	if testing.Short() || slowdown > 1 {

@@ -15,8 +15,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// pair is two workers, who have the first and the second lock; each can have opened them in
-// a way of its own.
+// pair is two workers, who have the first and the second lock; each can have opened them in a way of its own.
 func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 	t.Helper()
 	d := &deadlocks{t: t, m: m, rnd: rand.New(rand.NewPCG(1, 1)), names: []api.Name{"/a", "/b"}}
@@ -123,8 +122,7 @@ func BenchmarkUndetectedWait(b *testing.B) {
 	}
 }
 
-// Who keeps a lock that it may not be using gives it back when another asks: nobody is told
-// that it waits without end.
+// Who keeps a lock that it may not be using gives it back when another asks: nobody is told that it waits without end.
 func TestKeptLockIsNoDeadlock(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		d := pair(t, m, func(h *Handle) { h.CachesLock = true })

@@ -11,8 +11,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A delay is timed under its own ID: an earlier delay on the same name neither
-// ends it nor replaces it.
+// A delay is timed under its own ID: an earlier delay on the same name neither ends it nor replaces it.
 func TestDelaysAreTimedByID(t *testing.T) {
 	d := newDelays()
 	d.start("/f", 5, 10, 0)
@@ -48,10 +47,9 @@ func (u unobserved) Append(data []byte) ([]raftfsm.Result, error) {
 	return results, err
 }
 
-// Two clients hold a lock together, and each fails. When the first delay has
-// ended, the end of the second session has been applied, and the master has not
-// observed it yet. The state shows the second delay already, and it has to run
-// its own full time.
+// Two clients hold a lock together, and each fails. When the first delay has ended, the end of the second session has
+// been applied, and the master has not observed it yet. The state shows the second delay already, and it has to run its
+// own full time.
 func TestDelayOfTheSecondHolder(t *testing.T) {
 	const delay = 3 * time.Second
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {

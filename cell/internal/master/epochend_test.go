@@ -41,8 +41,7 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 	}
 }
 
-// A request that only waits is answered that there is another master: nothing
-// was done.
+// A request that only waits is answered that there is another master: nothing was done.
 func TestEndOfEpochIsToldToWaiters(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -53,8 +52,7 @@ func TestEndOfEpochIsToldToWaiters(t *testing.T) {
 	})
 }
 
-// The same for a request about which the log was asked by an entry with an
-// unknown result.
+// The same for a request about which the log was asked by an entry with an unknown result.
 func TestDoubtStays(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

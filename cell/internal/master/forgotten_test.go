@@ -60,8 +60,7 @@ func TestEndsLeaveRoom(t *testing.T) {
 	})
 }
 
-// A change that was given up leaves nothing behind, however long the client for which it waited is
-// silent.
+// A change that was given up leaves nothing behind, however long the client for which it waited is silent.
 func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
@@ -84,9 +83,8 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 	})
 }
 
-// The cost of a change of a name does not grow with the number of clients that cache it: each gets
-// one invalidation, and all changes of the name wait for them together. The changes of others wait
-// for the author of a change, too.
+// The cost of a change of a name does not grow with the number of clients that cache it: each gets one invalidation,
+// and all changes of the name wait for them together. The changes of others wait for the author of a change, too.
 func TestChangesOfANameWaitTogether(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const path, others = "/ls/local/f", 100
@@ -136,8 +134,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 	})
 }
 
-// An ephemeral node is removed when no client caches it or its directory's listing, in whatever
-// order they drop these.
+// An ephemeral node is removed when no client caches it or its directory's listing, in whatever order they drop these.
 func TestRemovalWaitsForEveryName(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {

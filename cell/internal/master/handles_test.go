@@ -57,9 +57,8 @@ func TestRefusedOpenMakesNothing(t *testing.T) {
 	})
 }
 
-// A copy of an Open that arrives after its handle was closed opens nothing. A
-// copy that arrives after the Open was refused is refused, though it could be
-// done by now.
+// A copy of an Open that arrives after its handle was closed opens nothing. A copy that arrives after the Open was
+// refused is refused, though it could be done by now.
 func TestLateCopyOfOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, c := m.client(t, 1), m.client(t, 2)
@@ -128,9 +127,8 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A master remembers which handles of earlier epochs were closed, as many as a
-// client can have had. They do not count as open. If there are more, the master
-// makes no others again, but closing them still releases what they hold.
+// A master remembers which handles of earlier epochs were closed, as many as a client can have had. They do not count
+// as open. If there are more, the master makes no others again, but closing them still releases what they hold.
 func TestHandlesOfEarlierEpochs(t *testing.T) {
 	var c soloClient
 	var ephemeral, file Handle
@@ -173,8 +171,7 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 	})
 }
 
-// Close asks the log whether a handle holds something, and not the table of
-// handles.
+// Close asks the log whether a handle holds something, and not the table of handles.
 func TestCloseGoesByTheLog(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		t.Run(fmt.Sprintf("known=%v", known), func(t *testing.T) {
@@ -197,9 +194,8 @@ func TestCloseGoesByTheLog(t *testing.T) {
 	}
 }
 
-// A client has declared, with a call that needs no entry, that it has the answer to an Open. A late
-// copy of the Open is refused: the log does not know of the declaration, and would answer the copy
-// again.
+// A client has declared, with a call that needs no entry, that it has the answer to an Open. A late copy of the Open is
+// refused: the log does not know of the declaration, and would answer the copy again.
 func TestLateCopyOfLoggedOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -239,9 +235,8 @@ func TestHandleIsOnOneNode(t *testing.T) {
 	})
 }
 
-// Chubby §2.9, step 8: a handle of an earlier master is made again when it is
-// used. It stays closed once it was closed in this epoch, whatever arrives
-// late.
+// Chubby §2.9, step 8: a handle of an earlier master is made again when it is used. It stays closed once it was closed
+// in this epoch, whatever arrives late.
 func TestHandleOfAnEarlierEpoch(t *testing.T) {
 	var id api.SessionID
 	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {

@@ -31,9 +31,8 @@ const (
 // maxHold bounds the time for which the master's mutex is held at a stretch.
 const maxHold = 5 * time.Millisecond * slowdown
 
-// holds measures the holds of a mutex by the thread that the test is locked to, in
-// processor time of that thread, so that other processes do not count. The
-// collector is off meanwhile: it may make a goroutine help.
+// holds measures the holds of a mutex by the thread that the test is locked to, in processor time of that thread, so
+// that other processes do not count. The collector is off meanwhile: it may make a goroutine help.
 type holds struct {
 	longest time.Duration
 	number  int
@@ -47,9 +46,8 @@ func (h *holds) watch() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// In a large cell, nothing that clients or time can cause holds the mutex for
-// long. A slow case is repeated, three times in all: the machine may be busy,
-// but what grows with the cell is slow each time.
+// In a large cell, nothing that clients or time can cause holds the mutex for long. A slow case is repeated, three
+// times in all: the machine may be busy, but what grows with the cell is slow each time.
 func TestNoHoldIsLong(t *testing.T) {
 	var clients []api.SessionID
 	prepare := func(s *raftfsm.State) {
@@ -105,8 +103,7 @@ func TestNoHoldIsLong(t *testing.T) {
 	})
 }
 
-// crowd gives the clients waiting requests, handles for events, and copies in
-// caches.
+// crowd gives the clients waiting requests, handles for events, and copies in caches.
 func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	t.Helper()
 	node, _ := s.epoch.state().Tree.Get("/f")
@@ -156,8 +153,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	}
 }
 
-// hog makes one session wait for locks through few handles. The caller holds
-// s.mu.
+// hog makes one session wait for locks through few handles. The caller holds s.mu.
 func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 	t.Helper()
 	for i := range manyOwn {
@@ -177,8 +173,7 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 	}
 }
 
-// crowded is one of the locks for which 10,000 wait, and cached one of the nodes that as many have
-// in their caches.
+// crowded is one of the locks for which 10,000 wait, and cached one of the nodes that as many have in their caches.
 func crowded(n int) namespace.Ref {
 	return namespace.Ref{Name: api.Name(fmt.Sprint("/crowded-", n)), Instance: 7}
 }

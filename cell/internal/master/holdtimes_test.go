@@ -52,8 +52,7 @@ func TestEstimate(t *testing.T) {
 	equal(t, u.estimateWait("/y", free, 1, at(0)), 0, "of a lock that was never held: %v")
 }
 
-// The number of known locks is bounded: those granted longest ago are removed
-// first.
+// The number of known locks is bounded: those granted longest ago are removed first.
 func TestTurnsAreBounded(t *testing.T) {
 	u := newHoldTimes(func(api.Name, time.Duration) {}, &unreadSequencers{})
 	for i := range maxHoldTimes + 1 {

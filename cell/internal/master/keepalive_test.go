@@ -75,9 +75,8 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 	})
 }
 
-// A KeepAlive that waits without a goroutine is resumed when there is something to tell, when its
-// lease is due to be extended, when its call has ended, when a newer one has taken its place, and
-// when the epoch has ended.
+// A KeepAlive that waits without a goroutine is resumed when there is something to tell, when its lease is due to be
+// extended, when its call has ended, when a newer one has taken its place, and when the epoch has ended.
 func TestParkedKeepAliveIsResumed(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -160,8 +159,7 @@ func TestGrantAfterALateAnswer(t *testing.T) {
 	})
 }
 
-// Replies that are due at about the same time are sent together, never late. So
-// very many sessions cost a master less.
+// Replies that are due at about the same time are sent together, never late. So very many sessions cost a master less.
 func TestRepliesDueTogether(t *testing.T) {
 	const lease = 12 * time.Second
 	for due := session.Instant(0); due < session.Instant(time.Second); due += session.Instant(7 * time.Millisecond) {

@@ -39,8 +39,7 @@ func (s *soloMaster) limit(l limits) {
 // entryOverhead is the largest size of an entry without its commands.
 const entryOverhead = 40
 
-// logOf collects the entries that a master writes, and fails the test for an
-// entry that exceeds the limits.
+// logOf collects the entries that a master writes, and fails the test for an entry that exceeds the limits.
 func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
 	t.Helper()
 	s.limit(l)
@@ -66,8 +65,7 @@ func (r *request) mutation() session.Mutation {
 	return session.Mutation{Session: r.session, Number: r.number, HighestIssued: r.number, Outstanding: []api.RequestNumber{r.number}, Hash: 1}
 }
 
-// populate gives that many sessions that many ephemeral nodes each, whose names
-// have about that many bytes.
+// populate gives that many sessions that many ephemeral nodes each, whose names have about that many bytes.
 func populate(t *testing.T, s *raftfsm.State, sessions, each, name int) {
 	t.Helper()
 	for i := range sessions {
@@ -90,9 +88,8 @@ func cachingSessionOf(name string) raftfsm.Command {
 	return c
 }
 
-// However many ephemeral nodes die together, of one session or of many, in an
-// earlier epoch or in this one, every replica can read the entries that remove
-// them.
+// However many ephemeral nodes die together, of one session or of many, in an earlier epoch or in this one, every
+// replica can read the entries that remove them.
 func TestDyingNodesFitTheLog(t *testing.T) {
 	for _, c := range []struct{ sessions, each int }{{1, 1_000}, {50, 20}} {
 		l := tinyLimits()
@@ -150,9 +147,8 @@ func readBack(t *testing.T, entries [][]byte) {
 	}
 }
 
-// Sessions end together while others wait for all their locks. They end in
-// entries within the limits, and every lock is handed on: by the same entry or,
-// if there is no room for the succession, by a later one.
+// Sessions end together while others wait for all their locks. They end in entries within the limits, and every lock is
+// handed on: by the same entry or, if there is no room for the succession, by a later one.
 func TestEndingSessionsFitTheLog(t *testing.T) {
 	const owners, locks, waiting = 12, 10, 3
 	inSolo(t, func(s *raftfsm.State) {
@@ -202,8 +198,7 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 	})
 }
 
-// Very many sessions that end at once, as after a command that failed, end in
-// as many commands as the limits require.
+// Very many sessions that end at once, as after a command that failed, end in as many commands as the limits require.
 func TestEndsAreCut(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const sessions = 2_000

@@ -15,8 +15,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// manySessions adds sessions of many principals to a state, with ids from 1 on.
-// Their texts are as long as is allowed.
+// manySessions adds sessions of many principals to a state, with ids from 1 on. Their texts are as long as is allowed.
 func manySessions(t *testing.T, s *raftfsm.State, n int) {
 	t.Helper()
 	for i := range n {
@@ -160,8 +159,7 @@ func TestLocksComeInPages(t *testing.T) {
 
 func longName(n int) string { return string(slices.Repeat([]byte("n"), n)) }
 
-// Of the holders and waiters of a crowded lock, every answer names some and
-// counts the others.
+// Of the holders and waiters of a crowded lock, every answer names some and counts the others.
 func TestCrowdsAreCounted(t *testing.T) {
 	const crowd = 150
 	prepare := func(s *raftfsm.State) {

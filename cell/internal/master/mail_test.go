@@ -247,9 +247,8 @@ func countKinds(events []*Event) map[api.EventKind]int {
 	return kinds
 }
 
-// A session takes a lock again and again, and does not receive the revocations.
-// When its principal has too much mail, its lease is no longer extended. The
-// lease of another principal's session that loses a lock is still extended.
+// A session takes a lock again and again, and does not receive the revocations. When its principal has too much mail,
+// its lease is no longer extended. The lease of another principal's session that loses a lock is still extended.
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.epoch.mu.Lock()

@@ -11,12 +11,10 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// TestMailboxLosesNothingInSilence posts, sends, loses replies and acknowledges
-// at random, with queues that are mostly full, and compares with a client that
-// keeps a list. Every posted event reaches the client, or a marker that was
-// made or repeated after the event does. All essential events reach it; once
-// sent they stay until they are received. No reply is larger than a client
-// accepts.
+// TestMailboxLosesNothingInSilence posts, sends, loses replies and acknowledges at random, with queues that are mostly
+// full, and compares with a client that keeps a list. Every posted event reaches the client, or a marker that was made
+// or repeated after the event does. All essential events reach it; once sent they stay until they are received. No
+// reply is larger than a client accepts.
 func TestMailboxLosesNothingInSilence(t *testing.T) {
 	seeds := uint64(12)
 	if *full {
@@ -114,9 +112,8 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 	}
 }
 
-// A session is granted nothing before it has acknowledged everything that was
-// essential when events were last sent to it, also what did not fit into that
-// reply.
+// A session is granted nothing before it has acknowledged everything that was essential when events were last sent to
+// it, also what did not fit into that reply.
 func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	b := newTestMailbox()
 	for range 10_000 {
@@ -140,8 +137,7 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	}
 }
 
-// The acknowledgement of a revocation waits for the lock's owner; receiving
-// other events does not.
+// The acknowledgement of a revocation waits for the lock's owner; receiving other events does not.
 func TestReceivedIsNotAcknowledged(t *testing.T) {
 	b := newTestMailbox()
 	b.post(&Event{Kind: api.EventLockLost})
@@ -156,9 +152,8 @@ func TestReceivedIsNotAcknowledged(t *testing.T) {
 	}
 }
 
-// When very many names in a session's cache change together, it gets the
-// invalidations in several replies, each of a size that clients accept, and
-// keeps its lease.
+// When very many names in a session's cache change together, it gets the invalidations in several replies, each of a
+// size that clients accept, and keeps its lease.
 func TestManyInvalidations(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
@@ -182,8 +177,7 @@ func TestManyInvalidations(t *testing.T) {
 			events, replies, reader.acked = events+len(told), replies+1, told[len(told)-1].Sequence
 		}
 		time.Sleep(5 * time.Second)
-		// The first is parked for so long that it no longer counts as a sign of
-		// life.
+		// The first is parked for so long that it no longer counts as a sign of life.
 		if was := reader.grant; len(reader.hear(t))+len(reader.hear(t)) != 0 || reader.grant == was {
 			t.Error("the lease is not extended after everything was told")
 		}
@@ -226,8 +220,7 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 	})
 }
 
-// acknowledgeAll sends a KeepAlive that acknowledges everything in the last
-// reply.
+// acknowledgeAll sends a KeepAlive that acknowledges everything in the last reply.
 func (c *soloClient) acknowledgeAll(t *testing.T) {
 	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {

@@ -15,10 +15,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// member is one client of a crowd. It follows the protocol: it sends a request
-// until it has a final answer, under the same number, and declares which
-// answers it still wants; it drops what it is told to, and uses a lock only
-// while its lease runs. Everything else is random. crowd.mu guards it.
+// member is one client of a crowd. It follows the protocol: it sends a request until it has a final answer, under the
+// same number, and declares which answers it still wants; it drops what it is told to, and uses a lock only while its
+// lease runs. Everything else is random. crowd.mu guards it.
 type member struct {
 	w      *crowd
 	id     api.SessionID

@@ -46,8 +46,7 @@ func TestPauseLetsOthersIn(t *testing.T) {
 	equal(t, time.Duration(longest.Load()), maxSteps*time.Microsecond, "the longest hold took %v by its watch")
 }
 
-// However many patient holders there are, others wait for only a few of their
-// holds.
+// However many patient holders there are, others wait for only a few of their holds.
 func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 	const crowd = 400
 	var holds atomic.Int64
@@ -83,8 +82,7 @@ func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 	failIf(t, fewest > crowd/4, "%d holds of others while one waited for the mutex", fewest)
 }
 
-// The first hold of a patient holder is short, because there may be very many
-// holders.
+// The first hold of a patient holder is short, because there may be very many holders.
 func TestPatientHoldersBeginShortly(t *testing.T) {
 	now := time.Duration(0)
 	var holds []time.Duration

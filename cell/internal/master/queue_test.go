@@ -117,8 +117,7 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 	}
 }
 
-// However many waiters were absent for too long, one call drops a bounded
-// number, and says whether there are more.
+// However many waiters were absent for too long, one call drops a bounded number, and says whether there are more.
 func TestForgetIsBounded(t *testing.T) {
 	q := newQueues(newOutbox())
 	for i := range 10 {

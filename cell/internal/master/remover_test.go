@@ -21,9 +21,8 @@ func ephemerals(t *testing.T, s *raftfsm.State, owner string, names ...api.Name)
 	return r.session
 }
 
-// A client that does not drop its cache delays only the removal of the nodes in
-// it: all other nodes that died with them are removed, and can be cached again,
-// before that.
+// A client that does not drop its cache delays only the removal of the nodes in it: all other nodes that died with them
+// are removed, and can be cached again, before that.
 func TestSlowCacheDelaysItsNodesOnly(t *testing.T) {
 	t.Run("one", func(t *testing.T) { slowCache(t, "/d/007") })
 	t.Run("the first", func(t *testing.T) {

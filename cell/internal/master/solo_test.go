@@ -70,8 +70,7 @@ func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 	return t0, nil
 }
 
-// inSolo runs a test in virtual time with a master that has taken over a cell
-// after prepare.
+// inSolo runs a test in virtual time with a master that has taken over a cell after prepare.
 func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T, m *soloMaster)) {
 	t.Helper()
 	inSoloOf(t, slog.New(slog.NewTextHandler(io.Discard, nil)), prepare, test)
@@ -197,8 +196,7 @@ func (c *soloClient) write(ctx context.Context, h Handle) <-chan error {
 	return done
 }
 
-// heard returns the receipt that its KeepAlives carry: it acknowledges what it
-// has received.
+// heard returns the receipt that its KeepAlives carry: it acknowledges what it has received.
 func (c *soloClient) heard() Receipt {
 	return Receipt{Received: c.acked, Acknowledged: c.acked, Grant: c.grant}
 }

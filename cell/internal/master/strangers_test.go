@@ -12,8 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// idle are ways in which a client may ask to release a lock that it does not hold, or may ask for
-// too much.
+// idle are ways in which a client may ask to release a lock that it does not hold, or may ask for too much.
 func idle(m *soloMaster) map[string]func(t *testing.T, c *soloClient, h Handle, by session.Mutation) {
 	return map[string]func(t *testing.T, c *soloClient, h Handle, by session.Mutation){
 		"a Release of another's lock": func(t *testing.T, _ *soloClient, h Handle, by session.Mutation) {

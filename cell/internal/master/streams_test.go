@@ -10,9 +10,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Copies of a request for a lock may arrive in any order, and the last may be
-// one that its client has given up long ago. When its stream ends, the other
-// streams keep the request's place, and each gets the answer.
+// Copies of a request for a lock may arrive in any order, and the last may be one that its client has given up long
+// ago. When its stream ends, the other streams keep the request's place, and each gets the answer.
 func TestEveryStreamStandsForItsRequest(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)

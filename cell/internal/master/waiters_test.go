@@ -14,9 +14,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Some requests can be answered while the lock is held, such as the retry of a granted one. They
-// are answered although the proposer had no room when they came. Otherwise a holder that asks again
-// would wait for itself without end.
+// Some requests can be answered while the lock is held, such as the retry of a granted one. They are answered although
+// the proposer had no room when they came. Otherwise a holder that asks again would wait for itself without end.
 func TestSettledRequestIsAnsweredLater(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -36,9 +35,8 @@ func TestSettledRequestIsAnsweredLater(t *testing.T) {
 	})
 }
 
-// A request for a lock that comes while the Close of its handle is on its way
-// is not granted behind it: its client gets the answer that the handle is
-// closed, and would never release the lock.
+// A request for a lock that comes while the Close of its handle is on its way is not granted behind it: its client gets
+// the answer that the handle is closed, and would never release the lock.
 func TestClosingHandleTakesNoRequest(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
@@ -126,10 +124,9 @@ func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, c
 	return waits, <-done
 }
 
-// When sessions end in many commands, the clock loop releases the mutex in
-// between. It names the successors and hands the command over under one hold of
-// the mutex. Otherwise a Close could come in between and be first in the log,
-// and the command would then grant the lock to a closed handle.
+// When sessions end in many commands, the clock loop releases the mutex in between. It names the successors and hands
+// the command over under one hold of the mutex. Otherwise a Close could come in between and be first in the log, and
+// the command would then grant the lock to a closed handle.
 func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, h := lockers(t, m)
