@@ -8,9 +8,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// After a master has restored access, everybody may write the lists again,
-// however they were damaged. Other nodes keep their names, and an ordinary
-// NewEpoch changes nothing.
+// After a master has restored access, everybody may write the lists again, however they were damaged. Other nodes keep
+// their names, and an ordinary NewEpoch changes nothing.
 func TestRestoreAccess(t *testing.T) {
 	c := newCell(t)
 	tree := &c.state.Tree
@@ -54,9 +53,8 @@ func TestRestoreAccess(t *testing.T) {
 	report(t, c.state.Check())
 }
 
-// A directory cannot take the name of a list, nor can a file take the name of the directory of
-// lists: restoring access could not write the list then. A list cannot be ephemeral, because a
-// restored list would be removed with a session.
+// A directory cannot take the name of a list, nor can a file take the name of the directory of lists: restoring access
+// could not write the list then. A list cannot be ephemeral, because a restored list would be removed with a session.
 func TestListsKeepTheirPlace(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")

@@ -12,8 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// benchCell is a state with sessions that each have a file open, without the
-// checks of cell.
+// benchCell is a state with sessions that each have a file open, without the checks of cell.
 type benchCell struct {
 	state raftfsm.State
 	last  raftfsm.State

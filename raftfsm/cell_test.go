@@ -37,8 +37,7 @@ func (c *cell) apply(command raftfsm.Command) raftfsm.Result {
 	return c.applyIn(c.term, command)
 }
 
-// applyIn applies a command that was proposed in another epoch than the one in
-// which it is committed.
+// applyIn applies a command that was proposed in another epoch than the one in which it is committed.
 func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 	c.t.Helper()
 	c.index++

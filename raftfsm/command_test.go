@@ -48,8 +48,7 @@ func TestEveryCommandIsKnown(t *testing.T) {
 	})
 }
 
-// A request is done once, and if its preconditions are met: each command that does one has
-// State.once see to that.
+// A request is done once, and if its preconditions are met: each command that does one has State.once see to that.
 func TestEveryRequestIsDoneOnce(t *testing.T) {
 	everyCommand(func(name string, command raftfsm.Command) {
 		c := newCell(t)

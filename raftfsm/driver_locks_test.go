@@ -13,8 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// claim asks for a lock, through a handle that has the node open if that is
-// necessary.
+// claim asks for a lock, through a handle that has the node open if that is necessary.
 func (d *driver) claim(ref namespace.Ref) raftfsm.Claim {
 	by := namespace.Owner{Session: d.session(), Handle: api.HandleID(1 + d.pick(2))}
 	if n := d.m.nodes[ref.Name]; n != nil && n.ephemeral {

@@ -13,9 +13,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// No two contents of one name have the same generation, even if the file was
-// deleted and created again: a condition on the generation read before is not
-// met then.
+// No two contents of one name have the same generation, even if the file was deleted and created again: a condition on
+// the generation read before is not met then.
 func TestGenerationOutlivesTheNode(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")

@@ -18,9 +18,8 @@ func threadTime(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkSnapshotPause applies entries while snapshots of a state of a million files are taken and
-// written, and reports the longest times that a snapshot and an entry took: of the processor, so
-// that other programs do not count.
+// BenchmarkSnapshotPause applies entries while snapshots of a state of a million files are taken and written, and
+// reports the longest times that a snapshot and an entry took: of the processor, so that other programs do not count.
 func BenchmarkSnapshotPause(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

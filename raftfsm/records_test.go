@@ -22,8 +22,7 @@ func records() []reflect.Type {
 	}
 }
 
-// everyField calls do once with each field of the records and of the types in them, and with the
-// name of its struct.
+// everyField calls do once with each field of the records and of the types in them, and with the name of its struct.
 func everyField(do func(owner string, field reflect.StructField)) {
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
@@ -58,8 +57,7 @@ func shortName(t reflect.Type) string {
 	return name
 }
 
-// texts lists the text fields in the log and in snapshots: what users supplied, and what names the
-// cell.
+// texts lists the text fields in the log and in snapshots: what users supplied, and what names the cell.
 func texts() map[string]string {
 	const (
 		name      = "a name that a user chose"
@@ -138,9 +136,8 @@ func texts() map[string]string {
 	}
 }
 
-// The replicated state contains no sentences of this program: a refusal has a cause and facts
-// (package refusal). So two versions that word something differently have equal states, and equal
-// hashes of them, after the same log.
+// The replicated state contains no sentences of this program: a refusal has a cause and facts (package refusal). So two
+// versions that word something differently have equal states, and equal hashes of them, after the same log.
 func TestNoProseIsReplicated(t *testing.T) {
 	allowed := texts()
 	everyField(func(owner string, f reflect.StructField) {

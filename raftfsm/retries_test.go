@@ -9,9 +9,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A refusal is final only if the request was not done and never will be. The
-// refusal of a command that was committed in a later epoch is not: its client
-// sends it again.
+// A refusal is final only if the request was not done and never will be. The refusal of a command that was committed in
+// a later epoch is not: its client sends it again.
 func TestRefusalThatIsNotFinal(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -30,8 +29,7 @@ func TestRefusalThatIsNotFinal(t *testing.T) {
 	}
 }
 
-// What a request declares finished is finished while the request is done: its successions cannot
-// grant it any more.
+// What a request declares finished is finished while the request is done: its successions cannot grant it any more.
 func TestDeclarationPrecedesTheHandOver(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -51,8 +49,7 @@ func TestDeclarationPrecedesTheHandOver(t *testing.T) {
 	}
 }
 
-// A retry gets the first answer, also from a later master, and does nothing
-// (decision 13).
+// A retry gets the first answer, also from a later master, and does nothing (decision 13).
 func TestRetriesAreAnsweredOnce(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")

@@ -41,8 +41,7 @@ func (c *cell) held(a api.SessionID) (lock namespace.Ref, h api.HandleID, token 
 	return lock, h, r[0].Answer.Generation
 }
 
-// An invalid name is answered: it has no parent with an ACL to check, and no
-// quotas above it.
+// An invalid name is answered: it has no parent with an ACL to check, and no quotas above it.
 func TestNoNameIsAnAnswer(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
@@ -96,9 +95,8 @@ func TestUnmetPreconditionIsKept(t *testing.T) {
 	}
 }
 
-// A retry must not repeat the grant of a lock that is being revoked: its client
-// may have acknowledged the revocation already, and would rely on the lock
-// permanently (decisions 10 and 13).
+// A retry must not repeat the grant of a lock that is being revoked: its client may have acknowledged the revocation
+// already, and would rely on the lock permanently (decisions 10 and 13).
 func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -124,9 +122,8 @@ func TestRevokedGrantIsNotRepeated(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(a), Lock: lock, Handle: h, Generation: token}}), api.NotHeld)
 }
 
-// No request of a terminating session is done, also none that waited, and the
-// sequencers of its locks are invalid; but its locks are not free (decision
-// 10).
+// No request of a terminating session is done, also none that waited, and the sequencers of its locks are invalid; but
+// its locks are not free (decision 10).
 func TestTerminatingSession(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -193,9 +190,8 @@ func TestQuotasOfPrincipals(t *testing.T) {
 	}
 }
 
-// A replica can read every snapshot that it writes: a lock may have any number
-// of holders, and their answers are kept. An answer names only some of the
-// holders.
+// A replica can read every snapshot that it writes: a lock may have any number of holders, and their answers are kept.
+// An answer names only some of the holders.
 func TestSnapshotOfManyHolders(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
@@ -297,9 +293,8 @@ func TestCreateNeedsTheDirectory(t *testing.T) {
 	}
 }
 
-// A dying directory is reported again when its last child is removed, by any
-// operation: otherwise the master would never remove it (Chubby §2.3, decision
-// 11).
+// A dying directory is reported again when its last child is removed, by any operation: otherwise the master would
+// never remove it (Chubby §2.3, decision 11).
 func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
 	for _, ephemeral := range []bool{true, false} {
 		c := newCell(t)

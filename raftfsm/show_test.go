@@ -29,8 +29,7 @@ func kindOf(c raftfsm.Command) string {
 	return "nothing"
 }
 
-// setField returns the one field of a command that is set, a pointer; an invalid value if
-// there is none.
+// setField returns the one field of a command that is set, a pointer; an invalid value if there is none.
 func setField(c raftfsm.Command) reflect.Value {
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {

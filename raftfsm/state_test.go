@@ -29,9 +29,8 @@ func TestEpochBeginsOnce(t *testing.T) {
 	failIf(t, c.session("a") == 0, "the epoch does not go on")
 }
 
-// A command of another epoch than its log entry's term, or of an epoch that has
-// not begun, does nothing: late decisions of a deposed master have no effect
-// (decision 4).
+// A command of another epoch than its log entry's term, or of an epoch that has not begun, does nothing: late decisions
+// of a deposed master have no effect (decision 4).
 func TestStaleEpochsAreRefused(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -94,8 +93,7 @@ func TestHandOverInOneEntry(t *testing.T) {
 	}
 }
 
-// The lock of a failed holder is delayed until the master ends the delay; a
-// closed session leaves none (Chubby §2.4).
+// The lock of a failed holder is delayed until the master ends the delay; a closed session leaves none (Chubby §2.4).
 func TestLockDelay(t *testing.T) {
 	for _, why := range []api.EndReason{api.ByExpiry, api.ByOperator, api.ByClose} {
 		c := newCell(t)
@@ -129,8 +127,7 @@ func TestLockDelay(t *testing.T) {
 	}
 }
 
-// Locks are not recursive, and a claim that cannot succeed by waiting is
-// answered at once.
+// Locks are not recursive, and a claim that cannot succeed by waiting is answered at once.
 func TestNotRecursive(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -149,8 +146,7 @@ func TestNotRecursive(t *testing.T) {
 	}
 }
 
-// Ephemeral nodes are removed in a second step; until then their names are
-// taken.
+// Ephemeral nodes are removed in a second step; until then their names are taken.
 func TestEphemeralsDie(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")
@@ -173,8 +169,7 @@ func TestEphemeralsDie(t *testing.T) {
 	}
 }
 
-// random returns a command of any kind, such as a cell that has applied others
-// like it may get.
+// random returns a command of any kind, such as a cell that has applied others like it may get.
 func random(r *rand.Rand, c *cell) raftfsm.Command {
 	id := api.SessionID(r.IntN(40))
 	name := []api.Name{"", "/a", "/b", "/a/x", "/a/y", "/e"}[r.IntN(6)]
