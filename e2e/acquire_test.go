@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// acquire gives a shell the token, CMD's own exit code, and exit codes of its own that
-// differ from each other.
+// acquire gives a shell the token, CMD's own exit code, and exit codes of its own that differ from each other.
 func TestAcquire(t *testing.T) {
 	besideOthers(t)
 	w := sharedWorld(t)
@@ -65,8 +64,7 @@ func TestAtLeast(t *testing.T) {
 	w.must("acquire", w.path("a"), "--try", "--", "true")
 }
 
-// Without CMD the first line says all that a script needs, and the lock is
-// held until a signal.
+// Without CMD the first line says all that a script needs, and the lock is held until a signal.
 func TestAcquireWithoutCommand(t *testing.T) {
 	besideOthers(t)
 	w := sharedWorld(t)

@@ -39,9 +39,8 @@ func (s *suite) next(h *client.Handle) api.Event {
 	return e
 }
 
-// expect waits for an event that fits. A fail-over may lose it (Chubby §2.5); then seen must
-// be true: the change can be read. For an event without a change that can be read, seen is
-// always true.
+// expect waits for an event that fits. A fail-over may lose it (Chubby §2.5); then seen must be true: the change can be
+// read. For an event without a change that can be read, seen is always true.
 func (s *suite) expect(h *client.Handle, seen func() bool, wanted func(api.Event) bool) {
 	s.Helper()
 	for {
@@ -128,8 +127,7 @@ func lockAcquired(s *suite) {
 		})
 }
 
-// Beyond Chubby §2.5: an event says that a lock has no holder any more, so that clients
-// need not poll for that.
+// Beyond Chubby §2.5: an event says that a lock has no holder any more, so that clients need not poll for that.
 func lockVacant(s *suite) {
 	h := s.watch(s.bob, "l", api.EventLockVacant)
 	l := s.acquire(s.file(s.alice, "l"), api.Exclusive)
@@ -168,8 +166,7 @@ func handleInvalid(s *suite) {
 	s.fails(err, api.HandleClosed)
 }
 
-// A handle gets the events it was opened for; those of contents and children
-// are for handles that may read.
+// A handle gets the events it was opened for; those of contents and children are for handles that may read.
 func onlyWhatWasWanted(s *suite) {
 	h := s.watch(s.bob, "f", api.EventLockAcquired)
 	author := s.file(s.alice, "f")

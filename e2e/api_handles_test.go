@@ -39,8 +39,7 @@ func boundToItsInstance(s *suite) {
 	equal(s, s.contents(s.file(s.bob, "f")), "new", "the new file says %q")
 }
 
-// Chubby §2.6: Open is the only call that takes a name, which may be relative to
-// the handle of a directory.
+// Chubby §2.6: Open is the only call that takes a name, which may be relative to the handle of a directory.
 func relative(s *suite) {
 	d := s.open(s.alice, "d", client.OpenOptions{Read: true, Create: client.Directory})
 	h, err := d.Open(s.ctx, "f", client.OpenOptions{Read: true, Write: true, Create: client.NewFile})
@@ -88,8 +87,7 @@ func closeNeverFails(s *suite) {
 	s.ok(err)
 }
 
-// Chubby §2.6: Poison fails outstanding and later operations without freeing the
-// handle.
+// Chubby §2.6: Poison fails outstanding and later operations without freeing the handle.
 func poison(s *suite) {
 	s.acquire(s.file(s.bob, "f"), api.Exclusive)
 	h := s.file(s.alice, "f")
@@ -119,8 +117,7 @@ func (s *suite) waiters(name string) int {
 	return 0
 }
 
-// Chubby §4.4, the authors' regret: one call that blocks can be withdrawn
-// without giving up the handle.
+// Chubby §4.4, the authors' regret: one call that blocks can be withdrawn without giving up the handle.
 func cancelOneCall(s *suite) {
 	held := s.acquire(s.file(s.bob, "f"), api.Exclusive)
 	h := s.file(s.alice, "f")

@@ -23,8 +23,7 @@ func lockCases() map[string]func(*suite) {
 	}
 }
 
-// Chubby §2.4: one exclusive holder at a time; a refusal says who holds the lock and why; a
-// release frees it at once.
+// Chubby §2.4: one exclusive holder at a time; a refusal says who holds the lock and why; a release frees it at once.
 func exclusive(s *suite) {
 	h := s.open(s.alice, "l", client.OpenOptions{Write: true, Create: client.File, LockDelay: time.Minute})
 	l, err := h.Acquire(s.ctx, api.Exclusive, client.Reason("to see"))
@@ -111,8 +110,7 @@ func notRecursive(s *suite) {
 	s.ok(l.Release(s.ctx))
 }
 
-// Chubby §2.4: a sequencer names the lock, its mode and its generation, and is
-// valid while the lock is so held.
+// Chubby §2.4: a sequencer names the lock, its mode and its generation, and is valid while the lock is so held.
 func sequencerOfALock(s *suite) {
 	h := s.file(s.bob, "l") // bob caches nothing, and so sees the generation of the lock
 	l := s.acquire(h, api.Exclusive)
@@ -127,8 +125,7 @@ func sequencerOfALock(s *suite) {
 	s.fails(s.bob.CheckSequencer(s.ctx, seq.String()), api.BadSequencer)
 }
 
-// Chubby §2.6: with SetSequencer all later operations on the handle fail once
-// the sequencer is not valid any more.
+// Chubby §2.6: with SetSequencer all later operations on the handle fail once the sequencer is not valid any more.
 func setSequencer(s *suite) {
 	l := s.acquire(s.file(s.alice, "l"), api.Exclusive)
 	h := s.file(s.bob, "data")

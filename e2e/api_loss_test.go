@@ -66,8 +66,7 @@ func breakNow(s *suite) {
 	s.fails(s.alice.BreakLock(s.ctx, s.path("absent"), "why not", false), api.NotFound)
 }
 
-// A holder that is cut off keeps its lock until its lease and lock-delay have ended; by then it
-// knows that.
+// A holder that is cut off keeps its lock until its lease and lock-delay have ended; by then it knows that.
 func breakCutOff(s *suite) {
 	var wire cable
 	gone := s.w.clientFor(s.T, client.Config{As: "carol", Lease: time.Second, Dialer: wire.dial})
@@ -88,8 +87,7 @@ func breakCutOff(s *suite) {
 	failIf(s, held.Context().Err() == nil, "the holder believes in its lock still")
 }
 
-// A session that is terminated: no call of it is done any more; what it held is free when it
-// has released it.
+// A session that is terminated: no call of it is done any more; what it held is free when it has released it.
 func endSession(s *suite) {
 	carol := s.w.clientFor(s.T, client.Config{As: "carol"})
 	h := s.file(carol, "l")

@@ -57,8 +57,7 @@ func compareAndSwap(s *suite) {
 	s.write(again, "third", client.IfGeneration(s.stat(again).Content))
 }
 
-// Chubby §2.3: four numbers that only grow; an instance is greater than that of
-// any previous node of the name.
+// Chubby §2.3: four numbers that only grow; an instance is greater than that of any previous node of the name.
 func numbersOnlyGrow(s *suite) {
 	h := s.file(s.bob, "f") // bob caches nothing, and so sees the generation of the lock
 	first := s.stat(h)
@@ -80,8 +79,7 @@ func numbersOnlyGrow(s *suite) {
 	}
 }
 
-// Chubby §2.6: Open may or must create, with initial contents and ACL names, and
-// says whether it did.
+// Chubby §2.6: Open may or must create, with initial contents and ACL names, and says whether it did.
 func create(s *suite) {
 	h := s.open(s.alice, "f", client.OpenOptions{Read: true, Write: true, Create: client.NewFile, Contents: []byte("initial"), ACL: api.ACL{Write: "everyone"}})
 	if !h.Created() || s.contents(h) != "initial" || s.stat(h).ACL != (api.ACL{Read: "everyone", Write: "everyone", Change: "everyone"}) {
@@ -131,9 +129,8 @@ func (s *suite) absent(name string) bool {
 	return errors.Is(err, api.NotFound)
 }
 
-// Chubby §2.6: a node is deleted only if it has no children; §2.3: any node may
-// be deleted, ephemeral ones too. A lock that another holds is in the way
-// (decision 10).
+// Chubby §2.6: a node is deleted only if it has no children; §2.3: any node may be deleted, ephemeral ones too. A lock
+// that another holds is in the way (decision 10).
 func deleteNode(s *suite) {
 	d := s.open(s.alice, "d", client.OpenOptions{Write: true, Create: client.Directory})
 	child := s.open(s.bob, "d/child", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true})
@@ -166,8 +163,7 @@ func list(s *suite) {
 	s.fails(err, api.NotDirectory)
 }
 
-// Chubby §4.3: files are small, and a larger one is refused before anything
-// happens.
+// Chubby §4.3: files are small, and a larger one is refused before anything happens.
 func limits(s *suite) {
 	h := s.file(s.alice, "f")
 	largest := s.write(h, string(bytes.Repeat([]byte("x"), api.MaxContents)))

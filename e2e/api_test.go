@@ -41,8 +41,7 @@ func TestAPI(t *testing.T) {
 	runAPI(t, w, "once")
 }
 
-// TestAPIWhileMastersDie runs it again and again while kill -9 hits the master
-// every five seconds.
+// TestAPIWhileMastersDie runs it again and again while kill -9 hits the master every five seconds.
 func TestAPIWhileMastersDie(t *testing.T) {
 	w := start(t)
 	stop, done := make(chan struct{}), make(chan int)
@@ -61,8 +60,7 @@ func TestAPIWhileMastersDie(t *testing.T) {
 	}
 }
 
-// killEvery kills the master with kill -9 again and again, and returns how often. chubbyd dev
-// starts it again.
+// killEvery kills the master with kill -9 again and again, and returns how often. chubbyd dev starts it again.
 func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}) (kills int) {
 	for {
 		select {
@@ -145,8 +143,7 @@ func runAPI(t *testing.T, w *world, round string) {
 	}
 }
 
-// open opens a node by its name below the case's directory ("" is that directory), or by a
-// whole path.
+// open opens a node by its name below the case's directory ("" is that directory), or by a whole path.
 func (s *suite) open(c *client.Client, name string, opts client.OpenOptions) *client.Handle {
 	s.Helper()
 	h, err := c.Open(s.ctx, s.path(name), opts)

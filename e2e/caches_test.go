@@ -19,9 +19,8 @@ var (
 	pauses = flag.Int("pauses", 0, "how often the master is stopped for a while; 0 is once, or 20 times with -full")
 )
 
-// Chubby §2.7, §2.9: while masters die, no client reads an old value from its cache, no session
-// is lost, and no write waits longer than one lease. Each read is compared with the writes that
-// were acknowledged before it began.
+// Chubby §2.7, §2.9: while masters die, no client reads an old value from its cache, no session is lost, and no write
+// waits longer than one lease. Each read is compared with the writes that were acknowledged before it began.
 func TestCachesWhileMastersDie(t *testing.T) {
 	clients, files, pace, length, every := 20, 100, 20*time.Millisecond, 7*time.Second, 2500*time.Millisecond
 	if *full {

@@ -21,8 +21,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestMain builds the binaries once and runs the tests with them; or, as a child of the tests, it
-// does a task.
+// TestMain builds the binaries once and runs the tests with them; or, as a child of the tests, it does a task.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *childTask == "" {
@@ -93,8 +92,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t), root: "/ls/local"}
 }
 
-// start starts a cell of five with these flags for chubbyd dev, and waits until
-// it is ready.
+// start starts a cell of five with these flags for chubbyd dev, and waits until it is ready.
 func start(t *testing.T, flags ...string) *world {
 	t.Helper()
 	w := newWorld(t)

@@ -18,8 +18,7 @@ import (
 	"github.com/chubbylock/chubby/internal/bootclock"
 )
 
-// childTask makes this program a child of the tests: a client that a test kills or stops must be
-// a process of its own.
+// childTask makes this program a child of the tests: a client that a test kills or stops must be a process of its own.
 var childTask = flag.String("child", "", "what to do instead of testing, as JSON; the tests start their own children with it")
 
 // task is what a child does, until its standard input ends.

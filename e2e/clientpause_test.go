@@ -27,9 +27,8 @@ type pausedClient struct {
 	resumed  int64
 }
 
-// A client that was stopped for longer than its lease notices that before it uses anything: no
-// call that begins after the stop is answered from its cache, and it does not rely on its lock
-// (Chubby §2.4, §2.7, §2.8).
+// A client that was stopped for longer than its lease notices that before it uses anything: no call that begins after
+// the stop is answered from its cache, and it does not rely on its lock (Chubby §2.4, §2.7, §2.8).
 func TestClientPaused(t *testing.T) {
 	w := start(t)
 	// These measure how long a change takes, so no master dies meanwhile.
@@ -118,8 +117,7 @@ func (p *pausedClient) resume(at int64) {
 	p.signal(syscall.SIGCONT)
 }
 
-// overtake changes the file and takes the lock. Both succeed when the cell has ended the child's
-// session.
+// overtake changes the file and takes the lock. Both succeed when the cell has ended the child's session.
 func (p *pausedClient) overtake() {
 	p.Helper()
 	must(p.file.SetContents(p.ctx, []byte("new")))(p)
@@ -134,8 +132,7 @@ func (p *pausedClient) after(what string) []note {
 	return slices.DeleteFunc(p.notes(), func(n note) bool { return n.What != what || n.Began < p.resumed })
 }
 
-// settle waits long enough for the child to do something wrong: until it has made its looks, and
-// a little longer.
+// settle waits long enough for the child to do something wrong: until it has made its looks, and a little longer.
 func (p *pausedClient) settle() {
 	p.Helper()
 	for _, what := range []string{"lock", "write", "read"} {
@@ -229,9 +226,8 @@ func (p *pausedClient) nothingWorks(cause client.Cause) {
 	}
 }
 
-// savedInTime stops the child past the lease that it knows of, but not past the one that began
-// when another master took over meanwhile. The child is in jeopardy, then safe, and still has its
-// lock, because of the lock-delay.
+// savedInTime stops the child past the lease that it knows of, but not past the one that began when another master took
+// over meanwhile. The child is in jeopardy, then safe, and still has its lock, because of the lock-delay.
 func (p *pausedClient) savedInTime(time.Duration) {
 	time.Sleep(4 * time.Second) // so much longer lasts the lease that the next master grants
 	p.w.kill9(p.w.replicas()[p.w.master()].PID)

@@ -57,8 +57,7 @@ func cling(k task, _ <-chan struct{}) error {
 	return nil
 }
 
-// clinging is a directory in which a command that clings, and what it started,
-// write that they are there.
+// clinging is a directory in which a command that clings, and what it started, write that they are there.
 type clinging struct {
 	t   *testing.T
 	dir string

@@ -130,8 +130,7 @@ func (m *screen) shows(typed, text string) {
 	m.t.Fatalf("after %q, %q was not shown:\n%s\n%q", typed, text, m.shown.String()[before:], m.shown.String()[before:])
 }
 
-// TestCompletion presses Tab in real shells on a real terminal, and looks at
-// what the completed commands do.
+// TestCompletion presses Tab in real shells on a real terminal, and looks at what the completed commands do.
 func TestCompletion(t *testing.T) {
 	besideOthers(t)
 	w := start(t, "--replicas", "1")
@@ -193,8 +192,7 @@ func (s typist) completes(t *testing.T, path string, w *world) {
 	m.shows("\r", `"replicas":[{`)
 }
 
-// isSilentWithoutACell: if no cell answers, Tab costs a second, and prints nothing on the line
-// that is being typed.
+// isSilentWithoutACell: if no cell answers, Tab costs a second, and prints nothing on the line that is being typed.
 func (s typist) isSilentWithoutACell(t *testing.T, path string) {
 	m := s.open(t, path, "127.0.0.1:1")
 	m.write("chubbyctl cat /ls/local/al")

@@ -23,10 +23,9 @@ func (w *world) lastIndex() uint64 {
 	return 0
 }
 
-// A hundred hand-overs among waiters cost a hundred entries: each Release names the next
-// holder, and the grant is in the same entry. The waiters' own requests cost none while they wait.
-// The test counts by how much the last index of the log grows while nothing else happens in the
-// cell; it allows two entries for other things.
+// A hundred hand-overs among waiters cost a hundred entries: each Release names the next holder, and the grant is in
+// the same entry. The waiters' own requests cost none while they wait. The test counts by how much the last index of
+// the log grows while nothing else happens in the cell; it allows two entries for other things.
 func TestHandOverEntries(t *testing.T) {
 	besideOthers(t)
 	w := newWorld(t)

@@ -14,9 +14,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestSixSteps runs the README's election (Chubby §2.6): three candidates
-// compete for one lock (1, 2), one becomes the primary and writes its name into
-// the file (3), an observer reads the file at each event (4), and the primary's
+// TestSixSteps runs the README's election (Chubby §2.6): three candidates compete for one lock (1, 2), one becomes the
+// primary and writes its name into the file (3), an observer reads the file at each event (4), and the primary's
 // sequencer is valid as long as it is the primary and never afterwards (5, 6).
 func TestSixSteps(t *testing.T) {
 	besideOthers(t)
@@ -70,8 +69,7 @@ func checkElectionInREADME(t *testing.T) {
 	}
 }
 
-// observe reads a file at each event of its contents and passes on what it
-// reads, each text once.
+// observe reads a file at each event of its contents and passes on what it reads, each text once.
 func (w *world) observe(path string) <-chan string {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -15,9 +15,8 @@ import (
 
 const guardedLock = "/ls/local/guarded"
 
-// TestGuard: primaries change every second, and the network delays and repeats their requests. The
-// guarded server accepts no request with a token below one that it accepted before, also across
-// kill -9 (Chubby §2.4).
+// TestGuard: primaries change every second, and the network delays and repeats their requests. The guarded server
+// accepts no request with a token below one that it accepted before, also across kill -9 (Chubby §2.4).
 func TestGuard(t *testing.T) {
 	besideOthers(t)
 	requests, kills, successions := int64(5_000), 2, 8

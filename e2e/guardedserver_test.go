@@ -21,8 +21,7 @@ import (
 	"github.com/chubbylock/chubby/sequencer/seqhttp"
 )
 
-// The flag makes this program the guarded server: TestMain parses the flags, which does not return
-// then.
+// The flag makes this program the guarded server: TestMain parses the flags, which does not return then.
 var _ = func() bool {
 	flag.Func("guarded-server", "be the guarded server of TestGuard, with its files in this directory", func(dir string) error {
 		if err := serveGuarded(dir); err != nil {
@@ -35,9 +34,8 @@ var _ = func() bool {
 	return true
 }()
 
-// guardedServer is a server that the lock protects. It writes down each request that it accepts,
-// twice: when it begins and before it ends. Both are in the request's section, so the order of the
-// lines is that of the work.
+// guardedServer is a server that the lock protects. It writes down each request that it accepts, twice: when it begins
+// and before it ends. Both are in the request's section, so the order of the lines is that of the work.
 type guardedServer struct {
 	pb.UnimplementedTestServiceServer
 	journal *os.File

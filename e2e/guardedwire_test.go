@@ -96,8 +96,7 @@ func delay() {
 	time.Sleep(rand.N(most))
 }
 
-// carry carries a request of that sequencer over, late, and perhaps more than
-// once. The caller gets the first answer.
+// carry carries a request of that sequencer over, late, and perhaps more than once. The caller gets the first answer.
 func (w *wire) carry(ctx context.Context, text string, send func(ctx context.Context) error) error {
 	delay()
 	err := w.sendOnce(ctx, text, send)

@@ -42,8 +42,7 @@ func (s *shelf) paths() []string {
 	return all
 }
 
-// survivor is a client that is not killed, with a lock file of its own and a file that it has not
-// read.
+// survivor is a client that is not killed, with a lock file of its own and a file that it has not read.
 type survivor struct {
 	*client.Client
 	cached       []*client.Handle
@@ -61,8 +60,7 @@ func (w *world) survivor(ctx context.Context, s *shelf, i int) *survivor {
 	return c
 }
 
-// killTogether kills the master and children that cache, at once, and measures how long the calls of
-// others wait.
+// killTogether kills the master and children that cache, at once, and measures how long the calls of others wait.
 func (w *world) killTogether(ctx context.Context, s *shelf, survivors []*survivor, k task, children, round int) {
 	t := w.t
 	var dying []child

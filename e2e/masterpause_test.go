@@ -15,9 +15,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// A master is stopped for a while under load, and continued long after another was elected. It does
-// no harm: no client reads an old value, with a cache or without; it grants no lock; no session is
-// lost (decisions 5 and 12).
+// A master is stopped for a while under load, and continued long after another was elected. It does no harm: no client
+// reads an old value, with a cache or without; it grants no lock; no session is lost (decisions 5 and 12).
 func TestMasterPaused(t *testing.T) {
 	besideOthers(t)
 	times, pause := 1, 3*time.Second
@@ -60,9 +59,8 @@ func TestMasterPaused(t *testing.T) {
 	intact(t, all...)
 }
 
-// pauseMaster stops the master for at least that long, and until the next one has acknowledged a write
-// and granted both locks, so that the first one could do something wrong. Some calls wait in its
-// sockets when it is continued.
+// pauseMaster stops the master for at least that long, and until the next one has acknowledged a write and granted both
+// locks, so that the first one could do something wrong. Some calls wait in its sockets when it is continued.
 func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf, door *witness, pause time.Duration) {
 	t := w.t
 	t.Helper()

@@ -13,9 +13,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// register is one file with one author. writes counts up when a write begins and when it is
-// acknowledged, so it is odd while the contents may be the old or the new ones. A write writes the
-// count that it ends with.
+// register is one file with one author. writes counts up when a write begins and when it is acknowledged, so it is odd
+// while the contents may be the old or the new ones. A write writes the count that it ends with.
 type register struct {
 	path   string
 	writes atomic.Int64
@@ -60,8 +59,7 @@ func (w *world) newShelf(ctx context.Context, dir string, files int, author clie
 	return s
 }
 
-// pick chooses a file: the first ones most often, so that many clients cache the same, and every file
-// now and then.
+// pick chooses a file: the first ones most often, so that many clients cache the same, and every file now and then.
 func (s *shelf) pick() int {
 	x := rand.Float64()
 	return int(x * x * x * float64(len(s.files)))
@@ -90,9 +88,8 @@ func (s *shelf) write(ctx context.Context, pause time.Duration, stop <-chan stru
 	}
 }
 
-// reader is a client that reads files of a shelf. Most of its reads are of ten
-// files that are its own to read, through handles that it keeps; one in twenty
-// opens any file.
+// reader is a client that reads files of a shelf. Most of its reads are of ten files that are its own to read, through
+// handles that it keeps; one in twenty opens any file.
 type reader struct {
 	*shelf
 	client *client.Client
@@ -100,8 +97,7 @@ type reader struct {
 	kept   [10]*client.Handle
 }
 
-// newReader returns the reader of that number. If there are enough readers, each file belongs to two
-// of them.
+// newReader returns the reader of that number. If there are enough readers, each file belongs to two of them.
 func (s *shelf) newReader(c *client.Client, number int) *reader {
 	r := &reader{shelf: s, client: c}
 	for i := range r.own {

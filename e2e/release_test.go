@@ -26,8 +26,7 @@ func (r release) bin(name string) string { return filepath.Join(r.dir, name) }
 // thisVersion is what TestMain has built.
 func thisVersion() release { return release{name: "this version", dir: binaries} }
 
-// lastRelease builds the newest release from the archive of its source, which
-// make release-source writes.
+// lastRelease builds the newest release from the archive of its source, which make release-source writes.
 func lastRelease(t *testing.T) release {
 	t.Helper()
 	archives, err := filepath.Glob("testdata/release-*.tar.gz")

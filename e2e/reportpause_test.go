@@ -134,9 +134,8 @@ func (r *reporter) watchLease(ctx context.Context) {
 	}
 }
 
-// watch looks again and again, at the file or at the lock. It notes a look whose result is not that of
-// the look before, with the look before; and a look that took long, or came long after the one
-// before, as the first after a stop does.
+// watch looks again and again, at the file or at the lock. It notes a look whose result is not that of the look before,
+// with the look before; and a look that took long, or came long after the one before, as the first after a stop does.
 func (r *reporter) watch(ctx context.Context, what string) {
 	const long = 50 * time.Millisecond
 	look := map[string]func(context.Context) note{"read": r.read, "lock": r.believe}[what]

@@ -17,8 +17,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// rollingCell is a cell of five that an operator starts by hand, each replica with the
-// version that it is to have.
+// rollingCell is a cell of five that an operator starts by hand, each replica with the version that it is to have.
 type rollingCell struct {
 	*world
 	cell  *client.Cell
@@ -100,8 +99,7 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 	return r.procs[id]
 }
 
-// replace stops a replica by a signal, and starts it with another version. It returns when
-// all have caught up.
+// replace stops a replica by a signal, and starts it with another version. It returns when all have caught up.
 func (r *rollingCell) replace(id string, by syscall.Signal, version release) {
 	r.t.Helper()
 	began := time.Now()
@@ -155,8 +153,7 @@ func (r *rollingCell) waitStatus(good func(client.Status) error) client.Status {
 	return s
 }
 
-// waitCaughtUp waits until every replica serves, and has applied what was in the log of the
-// others when this began.
+// waitCaughtUp waits until every replica serves, and has applied what was in the log of the others when this began.
 func (r *rollingCell) waitCaughtUp() {
 	r.t.Helper()
 	var last uint64

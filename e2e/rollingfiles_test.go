@@ -90,8 +90,7 @@ func (s *fileSet) create(name string, do func(path, contents string) error) erro
 
 func contentsOf(name string) string { return "the contents of " + name }
 
-// watch keeps the events of a client of this version. It goes on after stop: events come
-// after what they report.
+// watch keeps the events of a client of this version. It goes on after stop: events come after what they report.
 func (l *traffic) watch(ctx context.Context, s *fileSet) {
 	for {
 		e, err := s.handle.Next(ctx)

@@ -67,8 +67,7 @@ func (r *rollingCell) startHolders(released release) *holders {
 	return h
 }
 
-// check fails the test unless everything is held as at the beginning, as clients of both
-// versions see it.
+// check fails the test unless everything is held as at the beginning, as clients of both versions see it.
 func (h *holders) check(t *testing.T, released release) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

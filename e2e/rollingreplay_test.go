@@ -15,10 +15,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// replayLog stops the replica with the bbolt log, applies that log with the packages of both
-// versions, and compares the snapshots that they write: below the level of this version they
-// are the same to the byte. So each version can restore what the other has kept. What comes
-// after is applied to the snapshot of the release.
+// replayLog stops the replica with the bbolt log, applies that log with the packages of both versions, and compares the
+// snapshots that they write: below the level of this version they are the same to the byte. So each version can restore
+// what the other has kept. What comes after is applied to the snapshot of the release.
 //
 // The replicas have taken no snapshots: the test is too short for that.
 func (u *upgrade) replayLog() {

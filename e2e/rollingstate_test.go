@@ -11,10 +11,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// checkMasters makes each replica the master in turn, and compares what they tell of the
-// cell. The state hash is one of the log and of a few numbers; this sees each field that
-// clients can see. It needs a cell in which nobody changes anything, and a client without a
-// cache.
+// checkMasters makes each replica the master in turn, and compares what they tell of the cell. The state hash is one of
+// the log and of a few numbers; this sees each field that clients can see. It needs a cell in which nobody changes
+// anything, and a client without a cache.
 func (r *rollingCell) checkMasters(c *client.Client) {
 	r.t.Helper()
 	began := time.Now()

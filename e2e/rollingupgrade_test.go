@@ -13,10 +13,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// A cell under load goes from the last release to this version, replica by replica, goes
-// back in part, goes up again, and has its upgrade finished. All replicas compute the same
-// state, nothing that was acknowledged is lost, and no client notices: neither those of this
-// version nor those of the release.
+// A cell under load goes from the last release to this version, replica by replica, goes back in part, goes up again,
+// and has its upgrade finished. All replicas compute the same state, nothing that was acknowledged is lost, and no
+// client notices: neither those of this version nor those of the release.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	u := startUpgrade(t)
@@ -89,8 +88,7 @@ func (u *upgrade) change(id string, version release) {
 	u.compare()
 }
 
-// rollUp gives this version to two replicas that are not the master. The upgrade cannot be
-// finished yet.
+// rollUp gives this version to two replicas that are not the master. The upgrade cannot be finished yet.
 func (u *upgrade) rollUp() {
 	u.t.Helper()
 	for range 2 {
@@ -168,8 +166,7 @@ func (u *upgrade) refuseToFinish() {
 	}
 }
 
-// finish finishes the upgrade, by the chubbyctl of each version, and checks that a replica
-// cannot go back.
+// finish finishes the upgrade, by the chubbyctl of each version, and checks that a replica cannot go back.
 func (u *upgrade) finish() {
 	u.t.Helper()
 	u.traffic.whilePaused(func() { u.checkMasters(u.reader) })

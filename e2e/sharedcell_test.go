@@ -27,9 +27,8 @@ func setParallel() error {
 	return flag.Set("test.parallel", fmt.Sprint(atATime))
 }
 
-// besideOthers has a test run beside others that call it. A test that measures how long something
-// takes on a machine that does nothing else runs alone, and does not call it. In make acceptance,
-// where tests are larger, all run alone.
+// besideOthers has a test run beside others that call it. A test that measures how long something takes on a machine
+// that does nothing else runs alone, and does not call it. In make acceptance, where tests are larger, all run alone.
 func besideOthers(t *testing.T) {
 	t.Helper()
 	if !alone() {

@@ -24,8 +24,7 @@ const (
 	silentBound = silentLease + silentDelay + 2*time.Second // design.md, decision 6
 )
 
-// silentHolder is a process that holds a lock and stops communicating, and another client that waits
-// for the lock.
+// silentHolder is a process that holds a lock and stops communicating, and another client that waits for the lock.
 type silentHolder struct {
 	*pausedClient
 	silence func() // from now on the holder does not communicate
@@ -35,10 +34,9 @@ type silentHolder struct {
 	pace    *pace
 }
 
-// A holder stops communicating, in one way or another, at any moment between two KeepAlives. The next
-// client has the lock within lease, lock-delay and two seconds, and not while the holder relies on it
-// by its own clock. When the holder is continued, it notices the loss before it does anything (Chubby
-// §2.4, §2.8).
+// A holder stops communicating, in one way or another, at any moment between two KeepAlives. The next client has the
+// lock within lease, lock-delay and two seconds, and not while the holder relies on it by its own clock. When the
+// holder is continued, it notices the loss before it does anything (Chubby §2.4, §2.8).
 func TestSilentHolder(t *testing.T) {
 	if asRoot(t) {
 		return
@@ -83,8 +81,7 @@ func stoppedHolder(t *testing.T, w *world, path string) *silentHolder {
 	return h
 }
 
-// cutOffHolder is a holder whose network drops everything. SIGCONT has it look when the network is
-// back.
+// cutOffHolder is a holder whose network drops everything. SIGCONT has it look when the network is back.
 func cutOffHolder(t *testing.T, w *world, path string) *silentHolder {
 	t.Helper()
 	i := newIsland(t, w)

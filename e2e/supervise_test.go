@@ -21,16 +21,14 @@ type drill struct {
 	granted chan int64 // when the other client got the lock
 }
 
-// Of a drill. The lock of a chubbyctl that stops communicating passes on within the bound (design.md,
-// decision 6).
+// Of a drill. The lock of a chubbyctl that stops communicating passes on within the bound (design.md, decision 6).
 const (
 	drillLease = 3 * time.Second
 	drillDelay = 6 * time.Second
 	drillBound = drillLease + drillDelay + 2*time.Second
 )
 
-// newDrill starts a command that clings under a lock of its own, and a client that waits for the
-// lock.
+// newDrill starts a command that clings under a lock of its own, and a client that waits for the lock.
 func newDrill(t *testing.T, spawn func(args ...string) *process, other *client.Client, path string, lease time.Duration, obey bool) *drill {
 	t.Helper()
 	c, argv := clinger(t, obey)
@@ -82,8 +80,7 @@ func (d *drill) passes(limit time.Duration) (spare time.Duration) {
 	}
 }
 
-// islanders starts commands that cling, each under a lock of its own, on an island
-// from which the cell is reached.
+// islanders starts commands that cling, each under a lock of its own, on an island from which the cell is reached.
 func islanders(t *testing.T, n int, lease time.Duration, obey bool) (*island, []*drill) {
 	t.Helper()
 	w := sharedWorld(t)
@@ -151,8 +148,7 @@ func TestShortCut(t *testing.T) {
 	}
 }
 
-// goesOn continues a chubbyctl that was stopped while its lock passed on: it reports the loss at
-// once.
+// goesOn continues a chubbyctl that was stopped while its lock passed on: it reports the loss at once.
 func (d *drill) goesOn() {
 	d.t.Helper()
 	noErr(d.t, d.ctl.cmd.Process.Signal(syscall.SIGCONT))

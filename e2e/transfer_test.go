@@ -12,9 +12,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// A planned hand-over, by chubbyctl cell transfer or because the master is stopped by SIGTERM, disturbs
-// no session: locks stay held, no session is in jeopardy, and writes and reads stop for a fifth of a
-// second at most.
+// A planned hand-over, by chubbyctl cell transfer or because the master is stopped by SIGTERM, disturbs no session:
+// locks stay held, no session is in jeopardy, and writes and reads stop for a fifth of a second at most.
 func TestTransfer(t *testing.T) {
 	w := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience(time.Minute))

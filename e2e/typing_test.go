@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// One Ctrl-C ends a command that waits for its input to be typed, and nothing is sent: there is no
-// cell here.
+// One Ctrl-C ends a command that waits for its input to be typed, and nothing is sent: there is no cell here.
 func TestCtrlCWhileTyping(t *testing.T) {
 	besideOthers(t)
 	for _, command := range [][]string{{"put", "/ls/local/x"}, {"put", "/ls/local/x", "-"}, {"acl", "file", "put", "ops"}} {

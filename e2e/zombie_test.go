@@ -41,8 +41,7 @@ func TestZombieMaster(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 			t.Fatal(err)
 		}
-		// From here on the old contents are wrong. These calls wait in the zombie's
-		// sockets when it goes on.
+		// From here on the old contents are wrong. These calls wait in the zombie's sockets when it goes on.
 		var calls sync.WaitGroup
 		sent := make(chan struct{})
 		for range 20 {
