@@ -14,10 +14,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Chubby §2.7: a change waits for a client that has the file in its cache and
-// does not answer, but no longer than its cache lease. It does not wait for a client
-// that caches nothing, nor for one whose cache has answered nothing lately, however
-// long the lease of its session (decision 23).
+// Chubby §2.7: a change waits for a client that has the file in its cache and does not answer, but no longer than its
+// cache lease. It does not wait for a client that caches nothing, nor for one whose cache has answered nothing lately,
+// however long the lease of its session (decision 23).
 func TestChangeWaitsForLease(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -74,8 +73,7 @@ func TestFailOverWaitsForCachesOnly(t *testing.T) {
 	})
 }
 
-// A retried change does not wait again for the same clients, and a refused
-// change waits for none.
+// A retried change does not wait again for the same clients, and a refused change waits for none.
 func TestRefusedChangeWaitsForNobody(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -136,8 +134,7 @@ func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
 	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 }
 
-// Decision 10: the master does not extend the session of a client that delays a
-// change for longer than SlowClient.
+// Decision 10: the master does not extend the session of a client that delays a change for longer than SlowClient.
 func TestSlowClientIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -163,8 +160,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 	})
 }
 
-// Chubby §2.7: cached contents, metadata, absence, listings and Opens need no
-// call.
+// Chubby §2.7: cached contents, metadata, absence, listings and Opens need no call.
 func TestCachedReadsMakeNoCalls(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		author := dial(t, ctx, c, "author", client.Config{})

@@ -17,16 +17,14 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// register is one file with one author. writes increases when a change begins
-// and when it is acknowledged, so while it is odd the contents may be the old
-// or the new ones.
+// register is one file with one author. writes increases when a change begins and when it is acknowledged, so while it
+// is odd the contents may be the old or the new ones.
 type register struct {
 	path   string
 	writes atomic.Int64
 }
 
-// contents returns the file's contents after that many writes; it is absent
-// after every third change.
+// contents returns the file's contents after that many writes; it is absent after every third change.
 func (r *register) contents(writes int64) (text string, absent bool) {
 	return fmt.Sprint(writes), writes/2%3 == 2
 }
@@ -111,9 +109,8 @@ func list(ctx context.Context, d *client.Handle, registers []*register) error {
 	return nil
 }
 
-// cacheTrial has clients read a few files again and again, through their
-// caches, while authors change them and the given failures happen. It returns
-// how often a cache answered, and the first wrong answer.
+// cacheTrial has clients read a few files again and again, through their caches, while authors change them and the
+// given failures happen. It returns how often a cache answered, and the first wrong answer.
 func cacheTrial(t *testing.T, ctx context.Context, c *celltest.Cell, span time.Duration, trouble ...func(stop <-chan struct{})) (hits uint64, wrong error) {
 	t.Helper()
 	var registers []*register

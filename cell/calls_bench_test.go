@@ -8,9 +8,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// BenchmarkCalls measures what one client's calls allocate, in the client and in a cell of one
-// replica together: docs/dev/allocations.md has the table. It says little of times, since
-// nothing is replicated.
+// BenchmarkCalls measures what one client's calls allocate, in the client and in a cell of one replica together:
+// docs/dev/allocations.md has the table. It says little of times, since nothing is replicated.
 func BenchmarkCalls(b *testing.B) {
 	c := celltest.Start(b, 1)
 	cl, err := client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease, NoCache: true})

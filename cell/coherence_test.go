@@ -13,11 +13,10 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestCachedIsUncached: a client with a cache reads the same as one without:
-// contents, metadata, absence, listings and refusals (Chubby §2.7). Meanwhile
-// clients change a small tree, its access control lists and each other's
-// sessions, and masters change. There is one operation at a time, so that there
-// is one right answer. Each seed is another history.
+// TestCachedIsUncached: a client with a cache reads the same as one without: contents, metadata, absence, listings and
+// refusals (Chubby §2.7). Meanwhile clients change a small tree, its access control lists and each other's sessions,
+// and masters change. There is one operation at a time, so that there is one right answer. Each seed is another
+// history.
 func TestCachedIsUncached(t *testing.T) {
 	seeds := uint64(2)
 	if *full {
@@ -174,8 +173,7 @@ func (w *mirror) compare(ctx context.Context, when string) {
 	}
 }
 
-// shown returns everything that a client reads of a path, except what a caching
-// client does not show.
+// shown returns everything that a client reads of a path, except what a caching client does not show.
 func shown(ctx context.Context, cl *client.Client, path string) (own string, children []api.Stat) {
 	h, err := cl.Open(ctx, path, client.OpenOptions{Read: true})
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// A deposed master that does not know it yet answers no read, grants no lease
-// and calls no sequencer valid (decision 5). It is like a paused process that
-// has not read its clock since: its election timeout, which is also its leader
+// A deposed master that does not know it yet answers no read, grants no lease and calls no sequencer valid (decision
+// 5). It is like a paused process that has not read its clock since: its election timeout, which is also its leader
 // lease in Raft, is made so long that it still considers itself the leader.
 func TestDeposedMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -87,8 +86,7 @@ func TestDeposedMaster(t *testing.T) {
 	})
 }
 
-// raw is a session with one replica, without the client library, which would
-// look for the new master.
+// raw is a session with one replica, without the client library, which would look for the new master.
 type raw struct {
 	chubby pb.ChubbyClient
 	caller *pb.Caller

@@ -92,9 +92,8 @@ func startAll(ctx context.Context, c *celltest.Cell, order []string) map[string]
 	return errs
 }
 
-// TestDisksLost: any of three replicas lose their disks, and all are started
-// again in any order. Then the cell serves what it had acknowledged, or does
-// not serve. No second cell begins while a disk of the first is left.
+// TestDisksLost: any of three replicas lose their disks, and all are started again in any order. Then the cell serves
+// what it had acknowledged, or does not serve. No second cell begins while a disk of the first is left.
 func TestDisksLost(t *testing.T) {
 	orders := [][]string{{"r1", "r2", "r3"}, {"r1", "r3", "r2"}, {"r2", "r1", "r3"}, {"r2", "r3", "r1"}, {"r3", "r1", "r2"}, {"r3", "r2", "r1"}}
 	for _, lost := range []string{"", "r1", "r2", "r3", "r1 r2", "r1 r3", "r2 r3", "r1 r2 r3"} {
@@ -133,9 +132,8 @@ func losesDisks(t *testing.T, lost, order []string) {
 	equal(t, read(ctx, c), want, "the cell serves %q")
 }
 
-// TestAmnesiacDoesNotVote: two of three replicas acknowledge a write; one of
-// the two loses its disk, and the other one is down. The third, which was cut
-// off, must not become master with the vote of the empty one.
+// TestAmnesiacDoesNotVote: two of three replicas acknowledge a write; one of the two loses its disk, and the other one
+// is down. The third, which was cut off, must not become master with the vote of the empty one.
 func TestAmnesiacDoesNotVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, dir := t.Context(), t.TempDir()
@@ -277,10 +275,9 @@ func TestLogOfAnotherCellIsRefused(t *testing.T) {
 	})
 }
 
-// TestOldCopyIsRefused: a data directory is replaced by an older copy of
-// itself. The other replicas take its owner for the same replica, but it has
-// less than it acknowledged. It is refused, and stops, as soon as it reaches a
-// replica that remembers.
+// TestOldCopyIsRefused: a data directory is replaced by an older copy of itself. The other replicas take its owner for
+// the same replica, but it has less than it acknowledged. It is refused, and stops, as soon as it reaches a replica
+// that remembers.
 func TestOldCopyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, dir := t.Context(), t.TempDir()

@@ -8,9 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Only an error that Raft returns before it has appended an entry means that the entry will never
-// be in the log. For any other error, a master must not tell the client that its change was not
-// made.
+// Only an error that Raft returns before it has appended an entry means that the entry will never be in the log. For
+// any other error, a master must not tell the client that its change was not made.
 func TestWhatAnErrorOfTheLogMeans(t *testing.T) {
 	for err, want := range map[error]api.Code{
 		raft.ErrNotLeader:                    api.NotMaster,

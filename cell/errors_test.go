@@ -73,9 +73,8 @@ func (w *wire) file(c *pb.Caller, path string) []byte {
 	return h
 }
 
-// Every code of the closed list reaches a client over the wire, with the
-// operation, the replica that answered, and what to do (api.Code). Codes that a
-// client cannot provoke are listed with the reason.
+// Every code of the closed list reaches a client over the wire, with the operation, the replica that answered, and what
+// to do (api.Code). Codes that a client cannot provoke are listed with the reason.
 func TestEveryCodeOverTheWire(t *testing.T) {
 	reached := map[api.Code]error{
 		api.Deadlock: errors.New("see decision 9: nothing waits for itself; kept for recipes that take several locks"),
@@ -188,8 +187,7 @@ func codesOfLocks(w *wire) map[api.Code]error {
 	return got
 }
 
-// codesOfWaiting are errors of calls that take time: a lock-delay, a withdrawn
-// request.
+// codesOfWaiting are errors of calls that take time: a lock-delay, a withdrawn request.
 func codesOfWaiting(w *wire) map[api.Code]error {
 	got := map[api.Code]error{}
 	short, err := client.New(w.ctx, client.Config{Servers: w.c.Servers(), Dialer: w.c.DialFrom("short"), Clock: celltest.Clock, Lease: api.MinLease})
@@ -224,8 +222,7 @@ func codesOfTrouble(w *wire) map[api.Code]error {
 	return got
 }
 
-// codeOfIdentity is the error of a cell that does not trust a client's own
-// name.
+// codeOfIdentity is the error of a cell that does not trust a client's own name.
 func codeOfIdentity(t *testing.T) map[api.Code]error {
 	got := map[api.Code]error{}
 	synctest.Test(t, func(t *testing.T) {

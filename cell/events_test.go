@@ -22,9 +22,8 @@ func watchFile(t *testing.T, ctx context.Context, c *client.Client, path string)
 	return h
 }
 
-// Events have no gaps and no duplicates, and are in order, whatever happens to
-// the network and to masters. No event comes before the change can be read.
-// Where events may have been lost, a fail-over or a LOST event says so (Chubby
+// Events have no gaps and no duplicates, and are in order, whatever happens to the network and to masters. No event
+// comes before the change can be read. Where events may have been lost, a fail-over or a LOST event says so (Chubby
 // §2.5).
 func TestEventsThroughTrouble(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -122,9 +121,8 @@ func TestEventsOnce(t *testing.T) {
 	})
 }
 
-// A client that cannot be reached for a while delays no other client: its
-// events wait, up to a bound. Beyond it, the client gets one event in their
-// place which says that some were lost.
+// A client that cannot be reached for a while delays no other client: its events wait, up to a bound. Beyond it, the
+// client gets one event in their place which says that some were lost.
 func TestEventsOfSlowClient(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -148,8 +146,7 @@ func TestEventsOfSlowClient(t *testing.T) {
 	})
 }
 
-// An application that does not read its events learns where the gap is, and its
-// session is not affected.
+// An application that does not read its events learns where the gap is, and its session is not affected.
 func TestEventsNobodyReads(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -236,9 +233,8 @@ func TestFailOverIsTold(t *testing.T) {
 	})
 }
 
-// A watcher of a lock gets an event when its last holder loses it, at the
-// moment of the loss, and none if the lock passes to the next holder in the
-// same entry.
+// A watcher of a lock gets an event when its last holder loses it, at the moment of the loss, and none if the lock
+// passes to the next holder in the same entry.
 func TestEventLockVacant(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"

@@ -22,9 +22,8 @@ func (cfg *Config) Believe(election time.Duration) { cfg.beliefs = election }
 // Support makes a replica know feature levels up to that one, as one of another version does.
 func (cfg *Config) Support(level int) { cfg.supports = level }
 
-// RefuseEntries makes one in ten of the entries that the replica proposes as
-// master fail before it is written. Requests that wait for it must see no
-// difference.
+// RefuseEntries makes one in ten of the entries that the replica proposes as master fail before it is written. Requests
+// that wait for it must see no difference.
 func RefuseEntries(cfg *Config) {
 	random := rand.New(rand.NewPCG(3, 5)) // used by the proposer only, which appends one entry after the other
 	cfg.proposeTo = func(log master.Log) master.Log { return refuser{Log: log, random: random} }

@@ -58,8 +58,7 @@ func (e *ends) dial(ctx context.Context, address string) (net.Conn, error) {
 	}}, nil
 }
 
-// seen returns how many connections there were to an address, and how long
-// those lasted that the other side closed.
+// seen returns how many connections there were to an address, and how long those lasted that the other side closed.
 func (e *ends) seen(address string) (dials int, after []time.Duration) {
 	synctest.Wait()
 	e.mu.Lock()

@@ -56,9 +56,8 @@ func TestLeasesGrowUnderLoad(t *testing.T) {
 	})
 }
 
-// Chubby §2.9, step 3: a new master extends a session to the longest lease that
-// its predecessor may have granted, even if that is more than the session asked
-// for.
+// Chubby §2.9, step 3: a new master extends a session to the longest lease that its predecessor may have granted, even
+// if that is more than the session asked for.
 func TestTakeoverHonoursLongLeases(t *testing.T) {
 	inLoaded(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		for i := range 40 { // so that leases are 36 s

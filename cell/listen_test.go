@@ -36,9 +36,8 @@ func TestListenOn(t *testing.T) {
 	}
 }
 
-// A replica whose addresses are names that its machine cannot resolve listens
-// on the configured address, answers there, and tells clients the advertised
-// one. Its log begins with a line about itself.
+// A replica whose addresses are names that its machine cannot resolve listens on the configured address, answers there,
+// and tells clients the advertised one. Its log begins with a line about itself.
 func TestListenBehindAMappedPort(t *testing.T) {
 	log, dir := &testbed.Lines{}, t.TempDir()
 	r := must(Start(t.Context(), Config{
@@ -70,9 +69,8 @@ func TestListenBehindAMappedPort(t *testing.T) {
 	}
 }
 
-// TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start has
-// logged what it started. The goroutine that calls Start, which may be the main one, must survive
-// that, and learn of the end.
+// TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start has logged what it started.
+// The goroutine that calls Start, which may be the main one, must survive that, and learn of the end.
 func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}},

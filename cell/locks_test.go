@@ -15,9 +15,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Chubby §2.4, §2.8: if the holder of a lock became unreachable, another client
-// gets the lock only after the holder's lease and the lock-delay, with a
-// greater token. By then the holder's own context has ended.
+// Chubby §2.4, §2.8: if the holder of a lock became unreachable, another client gets the lock only after the holder's
+// lease and the lock-delay, with a greater token. By then the holder's own context has ended.
 func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const delay = 10 * time.Second

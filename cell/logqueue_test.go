@@ -34,9 +34,8 @@ func promptly(t *testing.T, limit time.Duration, what string, do func()) {
 	}
 }
 
-// A replica logs to a pipe that nothing reads: the pipe takes 64 KiB and then
-// nothing more. The master continues, whatever it, or Raft and its stores, log,
-// and stops when asked to. Lines are dropped and counted.
+// A replica logs to a pipe that nothing reads: the pipe takes 64 KiB and then nothing more. The master continues,
+// whatever it, or Raft and its stores, log, and stops when asked to. Lines are dropped and counted.
 func TestLogIntoAFullPipe(t *testing.T) {
 	unread, pipe, err := os.Pipe()
 	noErr(t, err)

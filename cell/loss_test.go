@@ -20,17 +20,14 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// losses is the number of rounds of TestForcedLoss; make acceptance sets more
-// than the default.
+// losses is the number of rounds of TestForcedLoss; make acceptance sets more than the default.
 var losses = flag.Int("losses", 60, "how many rounds TestForcedLoss goes")
 
-// A lock is taken from an unwilling holder only through its lease (decision
-// 10). In random rounds an operator breaks a lock, ends its holder's session or
-// tries to delete the node. The holder is alive, paused or cut off, quick or
-// slow to release, and sometimes the master dies. No other client gets the lock
-// before the holder has released it or could be sure that its time had ended.
-// The sequencer is invalid at once, and a server that has seen the next token
-// refuses the old one.
+// A lock is taken from an unwilling holder only through its lease (decision 10). In random rounds an operator breaks a
+// lock, ends its holder's session or tries to delete the node. The holder is alive, paused or cut off, quick or slow to
+// release, and sometimes the master dies. No other client gets the lock before the holder has released it or could be
+// sure that its time had ended. The sequencer is invalid at once, and a server that has seen the next token refuses the
+// old one.
 func TestForcedLoss(t *testing.T) {
 	inCell(t, func(t *testing.T, _ context.Context, c *celltest.Cell) {
 		ctx := t.Context() // a thousand rounds take hours of virtual time
@@ -139,9 +136,8 @@ func (r *lossRound) run(ctx context.Context) {
 	}
 }
 
-// takeAway does what the round does to the lock, and reports whether that takes
-// it away. Deleting the node is refused, and then the holder releases by
-// itself.
+// takeAway does what the round does to the lock, and reports whether that takes it away. Deleting the node is refused,
+// and then the holder releases by itself.
 func (r *lossRound) takeAway(ctx context.Context, holder *client.Client, held *client.Lock) bool {
 	var err error
 	switch r.how {
@@ -188,8 +184,7 @@ func (r *lossRound) witness(held, next *client.Lock) {
 	r.server(held, next)
 }
 
-// server is the server that the lock protects: it accepts the old holder, then
-// the next, and the old one never again.
+// server is the server that the lock protects: it accepts the old holder, then the next, and the old one never again.
 func (r *lossRound) server(held, next *client.Lock) {
 	ctx := context.Background()
 	guard, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Locks: []api.Path{held.Sequencer().Path}, Store: r.store})

@@ -16,9 +16,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Chubby §2.8, §2.9: when the master fails, sessions, locks and handles
-// continue under the next one; no client that asks for the lock meanwhile gets
-// it.
+// Chubby §2.8, §2.9: when the master fails, sessions, locks and handles continue under the next one; no client that
+// asks for the lock meanwhile gets it.
 func TestLocksSurviveFailOver(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "holder", client.Config{OnState: func(s client.StateChange) {
@@ -45,9 +44,8 @@ func TestLocksSurviveFailOver(t *testing.T) {
 	})
 }
 
-// Every change happens exactly once, though replies are lost all the time and
-// masters change. Each write draws one number from the cell's counter, and
-// nothing else does meanwhile (decision 13).
+// Every change happens exactly once, though replies are lost all the time and masters change. Each write draws one
+// number from the cell's counter, and nothing else does meanwhile (decision 13).
 func TestExactlyOnce(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		c.Slow("writer", 3*time.Millisecond)
@@ -98,8 +96,7 @@ func TestExactlyOnce(t *testing.T) {
 	}, cell.RefuseEntries)
 }
 
-// The ephemeral nodes of a session end with it (Chubby §2.3); a session that
-// closes releases its locks at once.
+// The ephemeral nodes of a session end with it (Chubby §2.3); a session that closes releases its locks at once.
 func TestSessionEnds(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "owner", client.Config{})
@@ -121,9 +118,8 @@ func TestSessionEnds(t *testing.T) {
 	})
 }
 
-// A lost reply to a KeepAlive costs no client its lease. The client sends the
-// number of its newest grant; if that is not the newest, it is answered at
-// once. Otherwise the master parks the call until 7/12 of the lease have passed
+// A lost reply to a KeepAlive costs no client its lease. The client sends the number of its newest grant; if that is
+// not the newest, it is answered at once. Otherwise the master parks the call until 7/12 of the lease have passed
 // (Chubby §2.8).
 func TestLostKeepAliveReply(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -180,8 +176,7 @@ func TestDeletion(t *testing.T) {
 	})
 }
 
-// Replicas that have applied the same entries report the same hash, and a
-// different one after another entry.
+// Replicas that have applied the same entries report the same hash, and a different one after another entry.
 func TestStatusComparesReplicas(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "ann", client.Config{})

@@ -18,8 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/metrics.md as the http port has it now")
 
-// docs/metrics.md is generated from the metrics that a replica serves and from the comments of
-// Health.
+// docs/metrics.md is generated from the metrics that a replica serves and from the comments of Health.
 func TestMetricsPage(t *testing.T) {
 	const file = "../docs/metrics.md"
 	var page []byte

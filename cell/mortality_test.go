@@ -14,8 +14,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// full makes long tests as long as the documentation promises; make endurance
-// sets it.
+// full makes long tests as long as the documentation promises; make endurance sets it.
 var full = flag.Bool("full", false, "make long tests as long as the promises say")
 
 // Very many ephemeral nodes end together, and every replica starts again on the
@@ -32,8 +31,7 @@ func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 		}
 		watcher := dial(t, ctx, c, "watcher", client.Config{})
 		d := must(watcher.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory}))(t)
-		// One more than the default quota of all principals: the directory
-		// counts, too.
+		// One more than the default quota of all principals: the directory counts, too.
 		noErr(t, watcher.SetPrincipalQuota(ctx, "anonymous", api.Quota{Nodes: sessions*each + 1}))
 		var creating sync.WaitGroup
 		for i, owner := range owners {

@@ -28,9 +28,8 @@ func storeEntry(t *testing.T, s *disk.Stores, format []byte) {
 	}
 }
 
-// A replica that finds entries or snapshots of another version stops and says so: nothing is
-// damaged, and another version of the program can read them. No version reads those from before the
-// first release.
+// A replica that finds entries or snapshots of another version stops and says so: nothing is damaged, and another
+// version of the program can read them. No version reads those from before the first release.
 func TestDataOfAnotherVersion(t *testing.T) {
 	newer := []string{"a newer version of Chubby wrote it", "Nothing is damaged"}
 	for _, c := range []struct {

@@ -18,13 +18,11 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// mutations is how many changes TestLostReplies makes; make acceptance sets
-// more than the default.
+// mutations is how many changes TestLostReplies makes; make acceptance sets more than the default.
 var mutations = flag.Int("mutations", 500, "how many changes TestLostReplies makes")
 
-// Every change happens exactly once, though three replies in ten are lost after
-// the master has acted, and the master dies now and then, so that retries reach
-// its successor (decision 13). The test counts effects: each write, creation
+// Every change happens exactly once, though three replies in ten are lost after the master has acted, and the master
+// dies now and then, so that retries reach its successor (decision 13). The test counts effects: each write, creation
 // and grant draws one number from the cell's counter, and nothing else does.
 func TestLostReplies(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -82,8 +80,7 @@ func (c *chance) below(n int) int {
 	return c.rng.IntN(n)
 }
 
-// killMasters kills the master again and again, and restarts it, until stop is
-// closed. It returns how often.
+// killMasters kills the master again and again, and restarts it, until stop is closed. It returns how often.
 func killMasters(c *celltest.Cell, every time.Duration, stop <-chan struct{}) (kills int64) {
 	for ; ; kills++ {
 		select {
@@ -132,8 +129,7 @@ func (w *onceWorker) run(ctx context.Context, n int) {
 	}
 }
 
-// drawsOfRound is how many numbers a round draws: for two writes, a grant and a
-// creation.
+// drawsOfRound is how many numbers a round draws: for two writes, a grant and a creation.
 const drawsOfRound = 4
 
 func (w *onceWorker) round(ctx context.Context, h *client.Handle, token *api.Generation) error {
@@ -160,8 +156,7 @@ func (w *onceWorker) round(ctx context.Context, h *client.Handle, token *api.Gen
 	if err := lock.Release(ctx); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
-	// A second creation or deletion would fail, because the first one took
-	// effect.
+	// A second creation or deletion would fail, because the first one took effect.
 	child, err := w.client.Open(ctx, w.name+"-child", client.OpenOptions{Write: true, Create: client.NewFile})
 	if err != nil || !child.Created() {
 		return fmt.Errorf("create: %w", err)

@@ -10,15 +10,13 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// prompt is how long news may take to a client whose KeepAlive is parked: far
-// less than the seconds until that KeepAlive is due. Apart from the 1 ms delay
-// of the listener's host, nothing takes any virtual time.
+// prompt is how long news may take to a client whose KeepAlive is parked: far less than the seconds until that
+// KeepAlive is due. Apart from the 1 ms delay of the listener's host, nothing takes any virtual time.
 const prompt = 100 * time.Millisecond
 
-// The master answers a parked KeepAlive as soon as there is news, not only when
-// the lease is due to be extended (Chubby §2.5, §2.7, §2.8): events,
-// invalidations, the loss of a lock and the end of a session reach a client
-// within a round trip.
+// The master answers a parked KeepAlive as soon as there is news, not only when the lease is due to be extended (Chubby
+// §2.5, §2.7, §2.8): events, invalidations, the loss of a lock and the end of a session reach a client within a round
+// trip.
 func TestNewsIsPrompt(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -58,9 +56,8 @@ func TestNewsIsPrompt(t *testing.T) {
 	})
 }
 
-// The holder of a lock that was taken away acknowledges that when its work has
-// stopped, but drops its cache at once: the next holder writes its name into
-// the lock's file without waiting for it (decision 10).
+// The holder of a lock that was taken away acknowledges that when its work has stopped, but drops its cache at once:
+// the next holder writes its name into the lock's file without waiting for it (decision 10).
 func TestSuccessorWritesAtOnce(t *testing.T) {
 	const path = "/ls/local/primary"
 	for name, take := range map[string]func(ctx context.Context, operator, holder *client.Client) error{

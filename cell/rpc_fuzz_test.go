@@ -17,9 +17,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// FuzzRPC sends every message that can be decoded to every call of a running
-// replica, with a valid or invalid session and handle. The replica must answer
-// each call, without an internal error and without a crash.
+// FuzzRPC sends every message that can be decoded to every call of a running replica, with a valid or invalid session
+// and handle. The replica must answer each call, without an internal error and without a crash.
 func FuzzRPC(f *testing.F) {
 	seeds.Add(f)
 	c := celltest.Start(f, 1)

@@ -221,8 +221,7 @@ func TestEveryFieldOfATxnIsAskedFor(t *testing.T) {
 	})
 }
 
-// sendChanged sends a request, and the same again with another value of a field. It returns
-// the second answer.
+// sendChanged sends a request, and the same again with another value of a field. It returns the second answer.
 func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto.Message, field protoreflect.FieldDescriptor) error {
 	caller := w.session("stranger")
 	handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
@@ -273,15 +272,13 @@ func change(m protoreflect.Message, field protoreflect.FieldDescriptor) {
 	}
 }
 
-// The principal "stranger" has only one right, without which it could have no handle: to change the
-// ACL of handleFile.
+// The principal "stranger" has only one right, without which it could have no handle: to change the ACL of handleFile.
 const (
 	closedFile = "/ls/local/closed"
 	handleFile = "/ls/local/f"
 )
 
-// rights is a cell in which only the principal "operator" has rights, and a connection to
-// its master.
+// rights is a cell in which only the principal "operator" has rights, and a connection to its master.
 type rights struct {
 	t      *testing.T
 	conn   *grpc.ClientConn
@@ -354,8 +351,7 @@ func (w *rights) invoke(method protoreflect.MethodDescriptor, request proto.Mess
 	return invoke(ctx, w.conn, method, request)
 }
 
-// filled returns the request with those of the arguments for which it has a
-// field.
+// filled returns the request with those of the arguments for which it has a field.
 func (w *rights) filled(request proto.Message, caller *pb.Caller, handle []byte, mutation *pb.Mutation) proto.Message {
 	request = proto.Clone(request)
 	m := request.ProtoReflect()

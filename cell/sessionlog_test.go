@@ -33,8 +33,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// The log has no line for a session that its client closes. For one that ends
-// otherwise, the log says whose it was.
+// The log has no line for a session that its client closes. For one that ends otherwise, the log says whose it was.
 func TestLogOfEndedSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

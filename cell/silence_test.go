@@ -15,8 +15,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// silences are the ways in which a client can fall silent. Only the last is
-// visible to the master at once.
+// silences are the ways in which a client can fall silent. Only the last is visible to the master at once.
 func silences(c *celltest.Cell) map[string]func(host string) {
 	return map[string]func(host string){
 		"cut off":            func(host string) { c.Cut(host) },
@@ -27,9 +26,8 @@ func silences(c *celltest.Cell) map[string]func(host string) {
 
 func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// Whenever and however a holder falls silent between two KeepAlives, its lock is free after lease,
-// lock-delay and at most two seconds, and not while the holder could still rely on it (Chubby §2.4,
-// §2.8).
+// Whenever and however a holder falls silent between two KeepAlives, its lock is free after lease, lock-delay and at
+// most two seconds, and not while the holder could still rely on it (Chubby §2.4, §2.8).
 func TestSilentHolder(t *testing.T) {
 	for _, delay := range []time.Duration{0, api.DefaultLockDelay} {
 		t.Run(fmt.Sprint("lock-delay ", delay), func(t *testing.T) {
@@ -41,8 +39,7 @@ func TestSilentHolder(t *testing.T) {
 				for kind, silence := range kinds {
 					for _, phase := range phases {
 						host := fmt.Sprintf("%s %v", kind, milliseconds(phase))
-						// Its clock is the test's even while it is stopped, so that the test can
-						// compute its bound.
+						// Its clock is the test's even while it is stopped, so that the test can compute its bound.
 						holder := dial(t, ctx, c, host, client.Config{})
 						path := "/ls/local/" + strings.ReplaceAll(host, " ", "-")
 						held := acquire(t, ctx, open(t, ctx, holder, path, delay))
@@ -73,9 +70,8 @@ func TestSilentHolder(t *testing.T) {
 	}
 }
 
-// Requests for a sign of life do not affect a client: it keeps its session, and
-// is never in jeopardy, even if one of the replies to the two KeepAlives in
-// each lease is lost. It sends two KeepAlives in 7 s. Sessions that share a
+// Requests for a sign of life do not affect a client: it keeps its session, and is never in jeopardy, even if one of
+// the replies to the two KeepAlives in each lease is lost. It sends two KeepAlives in 7 s. Sessions that share a
 // connection send few more than one each.
 func TestSignsOfLife(t *testing.T) {
 	for name, lost := range map[string]int32{"no reply is lost": -1, "every second reply is lost": 0, "the other replies are lost": 1} {

@@ -18,9 +18,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
-// startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
-// returns them when it has a master. Each edit may change the configuration of
-// every replica. Use it in a synctest bubble.
+// startCell starts a cell of n replicas, r1 to rn, on a network in memory, and returns them when it has a master. Each
+// edit may change the configuration of every replica. Use it in a synctest bubble.
 func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica {
 	t.Helper()
 	network, members, replicas := memnet.New(), []Member(nil), map[string]*Replica{}
@@ -76,17 +75,15 @@ func masterOf(replicas map[string]*Replica) string {
 	return ""
 }
 
-// refuseChanges makes a replica's Raft refuse every change while it leads, or
-// ends that. It sets a field that Raft itself sometimes leaves set after a
-// leadership transfer.
+// refuseChanges makes a replica's Raft refuse every change while it leads, or ends that. It sets a field that Raft
+// itself sometimes leaves set after a leadership transfer.
 func refuseChanges(r *Replica, on int32) {
 	flag := reflect.ValueOf(r.raft).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
 	atomic.StoreInt32((*int32)(unsafe.Pointer(flag.UnsafeAddr())), on)
 }
 
-// A replica that is elected and cannot begin its epoch tries again; no replica
-// reports it as the master meanwhile. If it still cannot after two election
-// timeouts, it stops, and another is elected.
+// A replica that is elected and cannot begin its epoch tries again; no replica reports it as the master meanwhile. If
+// it still cannot after two election timeouts, it stops, and another is elected.
 func TestElectedAndUnableToTakeOver(t *testing.T) {
 	for _, passes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("passes=%v", passes), func(t *testing.T) {
@@ -126,8 +123,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 	}
 }
 
-// There is one hand-over at a time: a second is refused until the first has
-// ended.
+// There is one hand-over at a time: a second is refused until the first has ended.
 func TestOneHandOverAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)
@@ -159,8 +155,7 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 	})
 }
 
-// A replica refuses to start with an election timeout with which a master that
-// is cut off could outlive a lease.
+// A replica refuses to start with an election timeout with which a master that is cut off could outlive a lease.
 func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
 	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}}
 	for timeout, ok := range map[time.Duration]bool{

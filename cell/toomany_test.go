@@ -32,9 +32,8 @@ func locate(t *testing.T, address string) (*grpc.ClientConn, error) {
 	return conn, pb.Error(err)
 }
 
-// A client that opens very many connections gets an error that says so. Earlier connections are
-// served on, and when some are closed there is room again. Only some of the refused ones are kept
-// open.
+// A client that opens very many connections gets an error that says so. Earlier connections are served on, and when
+// some are closed there is room again. Only some of the refused ones are kept open.
 func TestTooManyConnections(t *testing.T) {
 	for name, limit := range map[string]struct {
 		all, each int

@@ -20,9 +20,8 @@ func other(c *celltest.Cell) string {
 	return "r5"
 }
 
-// A hand-over to a replica that is down, or has stopped, is refused before
-// anything is done, however often it is tried. It refuses or delays no change,
-// and a master that is deposed in between can become master again.
+// A hand-over to a replica that is down, or has stopped, is refused before anything is done, however often it is tried.
+// It refuses or delays no change, and a master that is deposed in between can become master again.
 func TestTransferToADeadReplica(t *testing.T) {
 	for _, trouble := range []struct {
 		name string
@@ -71,8 +70,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 	}
 }
 
-// While writes go on, each of several hand-overs succeeds, and no write is
-// refused finally.
+// While writes go on, each of several hand-overs succeeds, and no write is refused finally.
 func TestTransfersUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)

@@ -58,8 +58,7 @@ func (u *upgradedCell) replace(id string, level int) {
 	u.Master()
 }
 
-// status returns the level of the cell, and the highest level that each replica
-// knows.
+// status returns the level of the cell, and the highest level that each replica knows.
 func (u *upgradedCell) status(ctx context.Context) (level int, knows map[string]int) {
 	u.t.Helper()
 	k := must(client.Dial(ctx, client.Config{Servers: u.Servers(), Dialer: u.Dial, Clock: celltest.Clock}))(u.t)
@@ -110,9 +109,8 @@ func TestUpgradeWithoutTheLost(t *testing.T) {
 	})
 }
 
-// A cell is upgraded replica by replica, with any of them as its master. It goes on to the new
-// level when an operator finishes the upgrade and every replica knows the level. An older replica
-// cannot follow it then, and says why.
+// A cell is upgraded replica by replica, with any of them as its master. It goes on to the new level when an operator
+// finishes the upgrade and every replica knows the level. An older replica cannot follow it then, and says why.
 func TestUpgrade(t *testing.T) {
 	const old, next = raftfsm.MaxLevel, raftfsm.MaxLevel + 1
 	knowsOld := func(id string) string { return fmt.Sprintf("%s knows feature levels up to %d", id, old) }
