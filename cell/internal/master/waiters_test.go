@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -177,5 +178,104 @@ func TestLockIsLostOnce(t *testing.T) {
 		holder.acknowledge(t, events)
 		report(t, answered(t, waits).err)
 		failIf(t, len(events) != 1 || events[0].Kind != api.EventLockLost, "the holder got the events %v", events)
+	})
+}
+
+// meanwhile calls do while the next entry is on its way to the log. The log continues when do has returned.
+func (s *soloMaster) meanwhile(first, do func()) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s.applying = func() {
+		s.applying = nil
+		close(entered)
+		<-leave
+	}
+	first()
+	<-entered
+	do()
+	synctest.Wait()
+	close(leave)
+}
+
+// If the log refuses the first waiter the lock, the one behind it gets the lock
+// as soon as that is known: no other event makes room for it.
+func TestRefusedByTheLogMakesRoom(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		guarded := c[0].claim(h[0], api.Exclusive)
+		guarded.Preconditions = []raftfsm.Precondition{{Lock: "/f", Mode: api.Exclusive, Generation: 1}} // not met
+		var refused, waits <-chan lockAnswer
+		m.meanwhile(func() { refused = c[0].wait(t.Context(), h[0], guarded) },
+			func() { waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive)) })
+		fails(t, answered(t, refused).err, api.BadSequencer)
+		report(t, answered(t, waits).err)
+	})
+}
+
+// If the handle of the first waiter is closed, the one behind it gets the lock, if nothing else is in its way.
+func TestClosedHandleMakesRoom(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		c[0].try(t, h[0], api.Shared)
+		claim := c[1].claim(h[1], api.Exclusive)
+		writer := c[1].wait(t.Context(), h[1], claim)
+		reader := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Shared))
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		noErr(t, m.Files.Close(t.Context(), closing, h[1]))
+		fails(t, answered(t, writer).err, api.HandleClosed)
+		report(t, answered(t, reader).err)
+	})
+}
+
+// Waiters for the lock of a node that is gone are not offered the lock of a later node of that
+// name, and waiters of the later node are not offered the lock of the old one.
+func TestSuccessorsAreOfOneNode(t *testing.T) {
+	for _, oldFirst := range []bool{true, false} {
+		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+			c, h := lockers(t, m)
+			author, id := c[2], h[2]
+			remove := author.mutation()
+			if _, err := m.Files.Change(t.Context(), id, namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: id.Node, Handle: id.Owner.Handle}}); err != nil {
+				t.Fatal(err)
+			}
+			young := c[1].open(t, "/ls/local/f", api.MayCreate).Handle
+			var gone, waits <-chan lockAnswer
+			old := func() { gone = c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Shared)) }
+			fresh := func() { waits = c[1].wait(t.Context(), young, c[1].claim(young, api.Shared)) }
+			if oldFirst {
+				m.congested(old)
+				fresh()
+			} else {
+				m.congested(func() { fresh(); old() })
+			}
+			if a := answered(t, waits); a.err != nil || a.Lock != young.Node {
+				t.Error(a.err, a.Lock)
+			}
+			if a := answered(t, gone); !errors.Is(a.err, api.HandleClosed) {
+				t.Error(a.err, a.Lock)
+			}
+		})
+	}
+}
+
+// The same for a hand-over: a waiter for the lock of a node that is gone would hold another lock by
+// a handle that cannot release it.
+func TestHandOverIsOfOneNode(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		remove := c[2].mutation()
+		if _, err := m.Files.Change(t.Context(), h[2], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[2].Node, Handle: h[2].Owner.Handle}}); err != nil {
+			t.Fatal(err)
+		}
+		holder, young := c[2].open(t, "/ls/local/f", api.MayCreate).Handle, c[1].open(t, "/ls/local/f", api.MayCreate).Handle
+		held := c[2].try(t, holder, api.Exclusive)
+		waits := c[1].wait(t.Context(), young, c[1].claim(young, api.Shared))
+		var gone <-chan lockAnswer
+		m.congested(func() { gone = c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Shared)) })
+		noErr(t, m.Locks.Release(t.Context(), c[2].mutation(), holder, held.Generation))
+		report(t, answered(t, waits).err)
+		if a := answered(t, gone); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) != 1 {
+			t.Errorf("%v; the lock is held by %v", a.err, m.holders())
+		}
 	})
 }

@@ -3,11 +3,13 @@ package master
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -170,5 +172,75 @@ func TestRefusalsThatAreNotLogged(t *testing.T) {
 		c.open(t, "/ls/local/f", api.MustExist) // declares that the first is finished
 		fails(t, errOf(m.Files.Open(t.Context(), q)), api.InvalidArgument, "a finished request")
 		m.refusesNothing(t)
+	})
+}
+
+// No node is created whose name has another normal form, by an Open or in a transaction; the refusal has the name to use. What
+// is there, as a cell below the level has made it, is opened, written and deleted, and things are created in it.
+func TestNamesAreCreatedInNFC(t *testing.T) {
+	const decomposed, composed = "cafe\u0301", "caf\u00e9"
+	inSolo(t, func(s *raftfsm.State) { s.Level = raftfsm.MaxLevel - 1 }, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		c.open(t, "/ls/local/"+decomposed, api.MayCreate)
+		next := *m.fsm.Load()
+		next.Level = raftfsm.MaxLevel
+		m.fsm.Store(&next)
+		refused := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, api.InvalidPath) || !strings.Contains(err.Error(), `write it as "x caf\u00e9"`) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		commit := func(o ...raftfsm.Operation) (raftfsm.Result, error) {
+			return m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: c.mutation(), Operations: o})
+		}
+		for _, create := range []api.Create{api.MayCreate, api.MustCreate} {
+			_, err := m.Files.Open(t.Context(), c.asked("/ls/local/x "+decomposed, raftfsm.Open{Create: create}))
+			refused("an Open", err)
+			r, err := commit(raftfsm.Operation{Name: "/" + composed, Create: api.MayCreate}, raftfsm.Operation{Name: "/x " + decomposed, Create: create})
+			if refused("a transaction", err); r.Refusal == nil || r.Refusal.Step != 2 {
+				t.Errorf("step %+v is refused", r.Refusal)
+			}
+		}
+		if _, there := m.epoch.state().Tree.Get("/" + composed); there {
+			t.Error("a transaction that was refused has done something")
+		}
+		asked := c.asked("/ls/local/x "+decomposed, raftfsm.Open{Create: api.MustExist})
+		fails(t, errOf(m.Files.Open(t.Context(), asked)), api.NotFound, "an Open of what has to be there")
+		equal(t, m.handlesOf(c.who.Session), 1, "%d handles; the refused ones have left some")
+
+		c.open(t, "/ls/local/"+composed, api.MustCreate)
+		c.open(t, "/ls/local/"+decomposed, api.MayCreate)
+		if _, err := commit(raftfsm.Operation{Name: "/" + decomposed, Create: api.MayCreate, Contents: []byte("x")}); err != nil {
+			t.Errorf("what was there cannot be written: %v", err)
+		}
+		report(t, errOf(commit(raftfsm.Operation{Name: "/" + decomposed, Delete: true})), "what was there cannot be deleted")
+		_, err := m.Files.Open(t.Context(), c.asked("/ls/local/"+decomposed, raftfsm.Open{Create: api.MayCreate}))
+		fails(t, err, api.InvalidPath, "it is created again")
+	})
+}
+
+// Of what a transaction deletes, nothing of its author's stays in the table of copies, as after a Delete: else the copies of names that come
+// and go would stay until the session ends.
+func TestTxnForgetsCopiesOfWhatItDeletes(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author := m.client(t, 1)
+		for _, path := range []string{"/ls/local/a", "/ls/local/b"} {
+			h := author.open(t, path, api.MayCreate).Handle
+			if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
+				t.Fatal(cacheable, err)
+			}
+		}
+		commit := func(o ...raftfsm.Operation) {
+			t.Helper()
+			must(m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: author.mutation(), Operations: o}))(t)
+		}
+		commit(raftfsm.Operation{Name: "/a", Delete: true}, raftfsm.Operation{Name: "/b", Create: api.MayCreate, Contents: []byte("x")})
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		copies := m.tables.copyset.names[author.who.Session]
+		if copies["/a"] != nil || copies["/b"] == nil {
+			t.Errorf("of what was deleted %v is there, of what was written %v", copies["/a"], copies["/b"])
+		}
 	})
 }
