@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // No two contents of one name have the same generation, even if the file was deleted and created again: a condition on
@@ -200,4 +203,77 @@ func TestProofsFromLevelThree(t *testing.T) {
 	must(c.state.WriteTo(&snapshot))(t)
 	read, err := raftfsm.ReadState(&snapshot, 4)
 	failIf(t, err != nil || read.Unproved != was, "after a snapshot it is %d, and was %d: %v", read.Unproved, was, err)
+}
+
+// Apply refuses by these limits, or cuts by them what it keeps. Replicas of the last release have
+// those below: with others, the replicas of a cell that is being upgraded would differ. A limit
+// changes with a feature level, so that Apply uses the old one below it.
+func TestLimitsAreThoseOfTheRelease(t *testing.T) {
+	for name, limit := range map[string]struct{ is, released int64 }{
+		"api.MaxContents":    {api.MaxContents, 256 << 10},
+		"api.MaxPath":        {api.MaxPath, 1024},
+		"api.MaxComponent":   {api.MaxComponent, 255},
+		"api.MaxDepth":       {api.MaxDepth, 32},
+		"api.MaxACLName":     {api.MaxACLName, 255},
+		"api.MaxReason":      {api.MaxReason, 256},
+		"api.MaxOutstanding": {api.MaxOutstanding, 256},
+		"api.MaxGeneration":  {api.MaxGeneration, 1<<53 - 1},
+		"api.MinLease":       {int64(api.MinLease), int64(time.Second)},
+		"api.MaxLease":       {int64(api.MaxLease), int64(time.Minute)},
+		"api.MaxLockDelay":   {int64(api.MaxLockDelay), int64(time.Minute)},
+		"api.MaxHoldings":    {api.MaxHoldings, 16},
+		"raftfsm.maxPast":    {raftfsm.MaxPast, 50_000},
+		"refusal.MaxHolders": {refusal.MaxHolders, 100},
+	} {
+		if limit.is != limit.released {
+			t.Errorf("%s is %d, and in the last release %d: let Apply use the new value from a feature level on (see the documentation of the package)", name, limit.is, limit.released)
+		}
+	}
+	released := api.Quota{Nodes: 500_000, Bytes: 1 << 30, Sessions: 200_000, Handles: 1_000_000, Waiters: 200_000}
+	if is := api.DefaultQuota(); is != released {
+		t.Errorf("the default quota is %+v, and in the last release %+v: let Apply use the new one from a feature level on (see the documentation of the package)", is, released)
+	}
+}
+
+// Entries and snapshots of a newer version, and those from before the first release, are
+// distinguished from damaged ones.
+func TestFormatsOfOtherVersions(t *testing.T) {
+	c := newCell(t)
+	entry := must(raftfsm.Entry{Epoch: 1, Wall: 1}.Encode())(t)
+	var b bytes.Buffer
+	must(c.state.WriteTo(&b))(t)
+	rest, ok := strings.CutPrefix(b.String(), "chubby snapshot 2\n")
+	if !ok || entry[0] != 1 {
+		t.Fatalf("an entry begins with %d, a snapshot with %.20q: formats of released versions must be readable", entry[0], b.String())
+	}
+	readEntry := func(data string) error { _, err := raftfsm.DecodeEntry([]byte(data)); return err }
+	readState := func(data string) error {
+		_, err := raftfsm.ReadState(strings.NewReader(data), raftfsm.MaxLevel)
+		return err
+	}
+	for name, one := range map[string]struct{ got, want error }{
+		"an entry":                   {readEntry(string(entry)), nil},
+		"a newer entry":              {readEntry("\x02" + string(entry[1:])), raftfsm.ErrNewer},
+		"an unreleased entry":        {readEntry(string(entry[1:])), raftfsm.ErrUnreleased},
+		"an empty entry":             {readEntry(""), api.Corrupt},
+		"an entry of zeros":          {readEntry("\x00\x00"), api.Corrupt},
+		"an entry without commands":  {readEntry("\x01"), api.Corrupt},
+		"a snapshot":                 {readState("chubby snapshot 2\n" + rest), nil},
+		"a newer snapshot":           {readState("chubby snapshot 3\n" + rest), raftfsm.ErrNewer},
+		"a much newer snapshot":      {readState("chubby snapshot 17\n" + rest), raftfsm.ErrNewer},
+		"an unreleased snapshot":     {readState("chubby snapshot 1\n" + rest), raftfsm.ErrUnreleased},
+		"a snapshot of no format":    {readState("chubby snapshot 0\n" + rest), api.Corrupt},
+		"a snapshot of words":        {readState("chubby snapshot x\n" + rest), api.Corrupt},
+		"a file of something else":   {readState("something else altogether"), api.Corrupt},
+		"a snapshot that is cut off": {readState("chubby snap"), api.Corrupt},
+	} {
+		if one.want == nil && one.got != nil || one.want != nil && !errors.Is(one.got, api.Corrupt) {
+			t.Errorf("%s: %v, want %v", name, one.got, one.want)
+		}
+		for _, which := range []error{raftfsm.ErrNewer, raftfsm.ErrUnreleased} {
+			if errors.Is(one.got, which) != errors.Is(one.want, which) {
+				t.Errorf("%s: %v, want %v", name, one.got, one.want)
+			}
+		}
+	}
 }
