@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
@@ -269,5 +272,73 @@ func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
 		replace(t, ctx, c, by, othersThan(c.Master(), 3)[0], "r5")
 		c.Heal("r4")
 		<-joined
+	})
+}
+
+// Without a session a restore is given up by operators alone: by whom the connection names, or the client where its word is taken.
+func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startRights(t)
+		for who, want := range map[string]api.Code{"": api.PermissionDenied, "stranger": api.PermissionDenied, "@all": api.InvalidArgument, "operator": api.NotFound} {
+			if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: who}); api.CodeOf(pb.Error(err)) != want {
+				t.Errorf("%q, while there is none: %v, want %s", who, err, want)
+			}
+		}
+		begun := &pb.RestoreRequest{Caller: w.session("operator"), Mutation: w.mutation(), Begin: &pb.RestoreBegin{Cell: "local", CellId: strings.Repeat("0", 32), Level: 1, Counter: 9, Nodes: 1}}
+		must(w.chubby.Restore(t.Context(), begun))(t)
+		status, err := pb.NewCellClient(w.conn).Status(t.Context(), &pb.StatusRequest{})
+		if err != nil || len(status.GetActs()) != 1 {
+			t.Fatalf("%v; under way are %v", err, status.GetActs())
+		}
+		of := status.GetActs()[0].GetSession()
+		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "stranger", Of: of}); api.CodeOf(pb.Error(err)) != api.PermissionDenied {
+			t.Errorf("a stranger: %v", err)
+		}
+		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of + 1}); api.CodeOf(pb.Error(err)) != api.NotFound {
+			t.Errorf("an operator, the restore of another session: %v", err)
+		}
+		report(t, errOf(w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of})), "an operator")
+	})
+}
+
+// An operator gives up a restore, and the answer is lost; meanwhile another begins one. That one is not given up, and the operator hears that
+// the first one was.
+func TestGivingUpEndsOneRestore(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		hung := dial(t, ctx, c, "hung", client.Config{NoCache: true})
+		next := dial(t, ctx, c, "next", client.Config{NoCache: true})
+		begin := func(by *client.Client, begun chan struct{}, goOn chan struct{}) <-chan error {
+			source, ended := sourceOf(takeBackup(t, ctx, by)), make(chan error, 1)
+			parts := source.Parts
+			source.Parts = func(yield func([]byte, error) bool) {
+				close(begun)
+				<-goOn
+				parts(yield)
+			}
+			go func() {
+				_, err := client.Restore(ctx, by, source, nil)
+				ended <- err
+			}()
+			<-begun
+			return ended
+		}
+		leave, goOn := make(chan struct{}), make(chan struct{})
+		first := begin(hung, make(chan struct{}), leave)
+		var second <-chan error
+		var lost atomic.Bool
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true, Dialer: c.Lossy("operator", func(method string) bool {
+			if method != "/chubby.v1.Chubby/Restore" || lost.Swap(true) {
+				return false
+			}
+			second = begin(next, make(chan struct{}), goOn)
+			return true
+		})})
+		report(t, client.GiveUpRestore(ctx, operator.Cell()), "the restore was given up, and the operator hears")
+		close(goOn)
+		report(t, <-second, "the restore that began later")
+		close(leave)
+		if err := <-first; !errors.Is(err, api.SessionExpired) { // the later one has ended it
+			t.Errorf("the restore that was given up: %v", err)
+		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/misuse"
 )
 
 // pagesOf are all pages of a console; each function of a page is in it once, or a law below fails.
@@ -295,4 +296,71 @@ func TestConsoleIsForThisMachineWithoutTLS(t *testing.T) {
 	cfg.ClientTLS, cfg.PeerTLS = certs.Files{Cert: "a", Key: "b", CA: "c"}, certs.Files{Cert: "a", Key: "b", CA: "c"}
 	cfg.Members[0].HTTP = "h1:7441"
 	report(t, cfg.Check(), "with certificates")
+}
+
+// Who misuses the cell is named on a page, with the rules that it breaks, each once, and what it should do instead; names are text in it.
+func TestConsoleMisuse(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		b := cs.open(t, "r2", nil)
+		if body := b.page("/console/misuse"); !strings.Contains(body, "No client misuses the cell.") {
+			t.Errorf("of a cell that nobody uses, the page says:\n%s", body)
+		}
+		const path = "/ls/local/<b>'name&amp;"
+		one := dial(t, ctx, c, "one", client.Config{As: "<i>alice</i>", NoCache: true, Lease: 2 * time.Second})
+		put(t, ctx, one, path, []byte(hostile), api.ACL{})
+		two := dial(t, ctx, c, "two", client.Config{As: "<i>bob</i>", NoCache: true})
+		poll(t, ctx, open(t, ctx, two, path, 0))
+		a := b.get("/console/misuse")
+		noScript(t, "/console/misuse", a)
+		for want, times := range map[string]int{
+			"<h2>polling</h2>": 1, "<h2>short-lease</h2>": 1, "a lease of 2.0 s": 1, ">" + html.EscapeString(path) + "</a>": 1, ">" + one.Session().String() + "</a>": 1, ">" + two.Session().String() + "</a>": 1,
+			"&lt;i&gt;alice&lt;/i&gt;": 1, "&lt;i&gt;bob&lt;/i&gt;": 1, html.EscapeString(misuse.Polling.Instead()): 1, html.EscapeString(misuse.ShortLease.Why()): 1,
+		} {
+			if got := strings.Count(a.body, want); got != times {
+				t.Errorf("%q is there %d times, want %d", want, got, times)
+			}
+		}
+		if t.Failed() {
+			t.Log(a.body)
+		}
+	})
+}
+
+// After a fail-over every console shows its phases, in text; of one with a client that does not return, that this goes on.
+func TestConsoleTakeovers(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		near, far := dial(t, ctx, c, "near", client.Config{}), dial(t, ctx, c, "far", client.Config{})
+		open(t, ctx, near, "/ls/local/file", 0)
+		open(t, ctx, far, "/ls/local/file", 0)
+		c.Cut("far")
+		c.FailOver()
+		acquire(t, ctx, open(t, ctx, near, "/ls/local/lock", 0))
+		time.Sleep(5 * time.Second)
+		look := func(id string) (body string, phases []string) {
+			a := cs.open(t, id, nil).get("/console/takeovers")
+			noScript(t, "/console/takeovers", a)
+			newest, _, _ := strings.Cut(a.body, "</section>")
+			for _, m := range regexp.MustCompile(`<tr><th scope="row">([^<]*) <span`).FindAllStringSubmatch(newest, -1) {
+				phases = append(phases, m[1])
+			}
+			return newest, phases
+		}
+		for _, id := range []string{"r1", "r2", "r3"} {
+			if c.Replica(id) == nil {
+				continue
+			}
+			body, phases := look(id)
+			if got, want := strings.Join(phases, ", "), "Election, Log and proof, Leases, First lease, Caches, First grant, Sessions back"; got != want {
+				t.Errorf("%s shows %s; want %s\n%s", id, got, want, body)
+			}
+			for _, want := range []string{"2 sessions outlived", "No master served for", "so far</span>"} {
+				failIf(t, !strings.Contains(body, want), "%s does not say %q:\n%s", id, want, body)
+			}
+		}
+		time.Sleep(time.Minute) // the session of the client that cannot be reached has ended
+		if body, phases := look(c.Master()); strings.Contains(body, "so far") || len(phases) != 7 {
+			t.Errorf("at the end there are %v:\n%s", phases, body)
+		}
+		c.Heal("far")
+	})
 }

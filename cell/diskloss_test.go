@@ -308,3 +308,37 @@ func TestOldCopyIsRefused(t *testing.T) {
 		equal(t, read(ctx, c), "acknowledged", "the others serve %q")
 	})
 }
+
+// changedBack has a change of the replicas taken back at another master while the first one still asks what it has to know for the change; and the first
+// one leads again when it has its answers, as soon as the second one has noted that all is as it was.
+func changedBack(t *testing.T, ctx context.Context, c *celltest.Cell, by *client.Client, first, second string, back client.MemberChange) {
+	t.Helper()
+	time.Sleep(250 * time.Millisecond) // it has begun to ask
+	noErr(t, c.Replica(first).Transfer(ctx, second))
+	noErr(t, client.ChangeMembers(ctx, by, back, nil))
+	for settled := false; !settled && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		_, settled = cell.Voters(c.Replica(second))
+	}
+	noErr(t, c.Replica(second).Transfer(ctx, first))
+	time.Sleep(10 * time.Second)
+}
+
+// What stays is a member for Raft as well: three of five replicas are a majority.
+func TestWhatIsKeptHasItsVote(t *testing.T) {
+	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		first := c.Master()
+		others := othersThan(first, 5)
+		leaving, dead, second, last := others[0], others[1], others[2], others[3]
+		c.Kill(dead) // so that the question takes its time
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: leaving}, nil))
+		changedBack(t, ctx, c, by, first, second, client.MemberChange{Keep: leaving})
+		if ids, settled := cell.Voters(c.Replica(c.Master())); !settled || len(ids) != 5 {
+			t.Errorf("of five members a vote have %v; no change is under way: %v", ids, settled)
+		}
+		c.Kill(last)
+		within, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		report(t, errOf(by.Put(within, "/ls/local/after", nil)), "three of five members run")
+	})
+}

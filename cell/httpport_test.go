@@ -230,3 +230,60 @@ func TestMetricsNameNobody(t *testing.T) {
 	}
 	failIf(t, strings.Contains(text.String(), "secretdata"), "metrics name the data directory")
 }
+
+// A handler that panics is told as a bug, however many connections of strangers fail meanwhile.
+func TestPanicsAreNotLostAmongStrangers(t *testing.T) {
+	var text bytes.Buffer
+	server := slog.NewLogLogger(&httpErrors{log: slog.New(slog.NewTextHandler(&text, nil))}, slog.LevelWarn)
+	for range 1000 {
+		server.Print("http: TLS handshake error from 192.0.2.1:1: EOF\n")
+	}
+	server.Print("http: panic serving 192.0.2.1:1: oops\ngoroutine 1\n")
+	if said := text.String(); strings.Count(said, "\n") != 2 || strings.Count(said, "event=connection_refused") != 1 || strings.Count(said, "event=bug") != 1 || !strings.Contains(said, "oops") {
+		t.Errorf("the log says\n%s", said)
+	}
+}
+
+// A flood of connections to the http port that send nothing is bounded, and
+// another client's request is answered meanwhile.
+func TestFloodOfTheHTTPPort(t *testing.T) {
+	r := must(Start(t.Context(), Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
+		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
+	}))(t)
+	defer func() { _ = r.Stop(t.Context()) }()
+	address := r.cfg.HTTPListener.Addr().String()
+	ask := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 2 {
+		var flood []net.Conn
+		for range maxHTTPConns + 1 {
+			conn := must(net.Dial("tcp", address))(t)
+			flood = append(flood, conn)
+		}
+		answer := must(ask.Get("http://" + address + "/healthz"))(t)
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			t.Errorf("a health check meanwhile: %s, %v", answer.Status, err)
+		}
+		_ = answer.Body.Close()
+		_ = flood[0].SetReadDeadline(time.Now().Add(2 * time.Second)) // before its header is overdue
+		if _, err := flood[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the oldest connection is kept: %v", err)
+		}
+		for _, conn := range flood {
+			_ = conn.Close()
+		}
+	}
+}
+
+// Clients' connections leave a replica the file descriptors that it needs itself.
+func TestConnectionsLeaveDescriptors(t *testing.T) {
+	for _, test := range []struct {
+		wanted int
+		limit  uint64
+		want   int
+	}{{20_000, 1 << 30, 20_000}, {20_000, 4096, 4096 - ownDescriptors}, {20_000, 1024, 256}, {20_000, 256, 64}, {100, 1024, 100}, {5, 0, 1}, {20_000, 1<<64 - 1, 20_000}} {
+		if got := affordableConnections(test.wanted, test.limit); got != test.want {
+			t.Errorf("of %d connections with %d descriptors: %d, want %d", test.wanted, test.limit, got, test.want)
+		}
+	}
+}

@@ -127,3 +127,25 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 		report(t, endsFrom(c, "another").call(t, ctx, master), "from elsewhere")
 	})
 }
+
+// The library tries again what a replica refuses because of its rate, after its usual pauses: a program that asks for more than
+// it may is served as fast as it may, and its session lives.
+func TestRefusedForTheirRateIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		const rate, calls = 20, 400
+		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.MaxCallsPerAddress = rate })
+		cl := dial(t, ctx, c, "host", client.Config{NoCache: true, OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
+		file := open(t, ctx, cl, "/ls/local/file", 0)
+		began := time.Now()
+		for range calls {
+			must(file.Stat(ctx))(t)
+		}
+		lock := must(file.Acquire(ctx, api.Exclusive))(t)
+		noErr(t, lock.Release(ctx))
+		if took, least := time.Since(began), (calls/rate-1)*time.Second; took < least || took > 3*least {
+			t.Errorf("%d calls, at %d a second, took %v", calls, rate, took)
+		}
+	})
+}

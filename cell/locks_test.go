@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -156,5 +158,111 @@ func TestGivingUp(t *testing.T) {
 		waiting.Wait()
 		report(t, l.Release(ctx))
 		report(t, acquire(t, ctx, impatient).Release(ctx))
+	})
+}
+
+// endsOf returns why the holdings of a lock ended; no two of them may have been at once.
+func endsOf(t *testing.T, ctx context.Context, c *client.Client, path string) (list []api.EndReason) {
+	t.Helper()
+	h := must(c.Cell().History(ctx, path))(t)
+	if a, b, found := h.Overlap(); found {
+		t.Errorf("two held %s at once: %+v and %+v", path, a, b)
+	}
+	for _, one := range h.Holdings {
+		if one.Session == 0 || one.Principal == "" || one.Generation == 0 || (one.Until == 0) != (one.End == 0) {
+			t.Errorf("a holding is %+v", one)
+		}
+		list = append(list, one.End)
+	}
+	return list
+}
+
+// The cell remembers who held a lock, over fail-overs, and whose client was lost in one.
+func TestHistoryOfALock(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path, delay = "/ls/local/lock", 3 * time.Second
+		next := dial(t, ctx, c, "next", client.Config{})
+		h := open(t, ctx, next, path, delay)
+		noErr(t, acquire(t, ctx, h).Release(ctx))
+		for _, failsOver := range []bool{false, true} {
+			lost := dial(t, ctx, c, "lost", client.Config{})
+			acquire(t, ctx, open(t, ctx, lost, path, delay))
+			c.Cut("lost")
+			if failsOver {
+				c.Restart(c.FailOver())
+			}
+			noErr(t, acquire(t, ctx, h).Release(ctx))
+			c.Heal("lost")
+		}
+		lock := acquire(t, ctx, h)
+		want := []api.EndReason{api.ByClose, api.ByExpiry, api.ByClose, api.ByFailOver, api.ByClose, 0}
+		for range 3 { // masters
+			got := endsOf(t, ctx, next, path)
+			stopIf(t, len(got) != len(want), "the holdings ended %v, want %v", got, want)
+			for i := range want {
+				failIf(t, got[i] != want[i], "the holdings ended %v, want %v", got, want)
+			}
+			c.Restart(c.FailOver())
+		}
+		report(t, lock.Err())
+		fails(t, errOf(next.Cell().History(ctx, "/ls/local/none")), api.NotFound, "the history of no node")
+	})
+}
+
+// A client that returned to a new master, and is lost after that, expires: it was not lost in the fail-over.
+func TestReturnedClientsAreNotLostInAFailOver(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path = "/ls/local/lock"
+		next := dial(t, ctx, c, "next", client.Config{})
+		acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "lost", client.Config{}), path, time.Second))
+		c.Restart(c.FailOver())
+		time.Sleep(30 * time.Second)
+		c.Cut("lost")
+		acquire(t, ctx, open(t, ctx, next, path, time.Second))
+		if got := endsOf(t, ctx, next, path); len(got) != 2 || got[0] != api.ByExpiry {
+			t.Errorf("the holdings ended %v", got)
+		}
+	})
+}
+
+// A cell whose upgrade is not finished remembers nothing, and says so.
+func TestHistoryNeedsItsLevel(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		by := dial(t, ctx, c, "by", client.Config{})
+		open(t, ctx, by, "/ls/local/lock", 0)
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the library tries for as long as it may, and to ask costs more than to wait
+		defer cancel()
+		if _, err := by.Cell().History(ctx, "/ls/local/lock"); !errors.Is(err, api.Unavailable) {
+			t.Errorf("%v", err)
+		}
+	}, func(cfg *cell.Config) { cfg.Support(raftfsm.HistoryLevel - 1) })
+}
+
+// For how long a request has waited is shown over a fail-over.
+func TestWaitingTimesSurviveFailOvers(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		holder := dial(t, ctx, c, "holder", client.Config{})
+		acquire(t, ctx, open(t, ctx, holder, "/ls/local/lock", 0))
+		waiter := dial(t, ctx, c, "waiter", client.Config{})
+		h := open(t, ctx, waiter, "/ls/local/lock", 0)
+		wait, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		began := time.Now()
+		go func() {
+			defer close(done)
+			_, _ = h.Acquire(wait, api.Exclusive)
+		}()
+		for range 2 {
+			time.Sleep(2 * time.Minute)
+			c.Restart(c.FailOver())
+			time.Sleep(20 * time.Second)
+			locks, err := holder.Cell().Locks(ctx, "/ls/local/lock")
+			stopIf(t, err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1, "%+v, %v", locks, err)
+			if is, shown := time.Since(began), locks[0].Waiters[0].Waiting; shown < is-2*time.Second || shown > is {
+				t.Errorf("it has waited for %v, and %v is shown", is, shown)
+			}
+		}
+		cancel()
+		<-done
 	})
 }
