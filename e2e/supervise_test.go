@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -11,6 +15,8 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 )
 
 // drill is a command under a lock that another client waits for.
@@ -260,4 +266,95 @@ func TestShellUnderALock(t *testing.T) {
 	s.types("exit 9\n")
 	s.shows("outer=9", 20*time.Second)
 	w.must("acquire", w.path("sh"), "--try", "--", "true")
+}
+
+// terminal is a pseudo terminal at which a test types and reads.
+type terminal struct {
+	t     *testing.T
+	file  *os.File
+	shown buffer // what shows has not consumed yet
+	all   buffer
+	reads sync.WaitGroup
+	once  sync.Once
+}
+
+// onTerminal starts a program on a terminal of 80 columns of its own.
+func onTerminal(t *testing.T, name string, args ...string) (*terminal, *process) {
+	t.Helper()
+	term := &terminal{t: t}
+	p := launch(t, command(name, args...), func(cmd *exec.Cmd) error {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, nil, nil // the terminal is all three
+		cmd.Env = append(cmd.Env, "TERM=xterm", "PROMPT_COMMAND=", "HISTFILE=")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		file, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		// The library leaves the file in a mode in which Close does not end a Read.
+		fd, err := unix.Dup(int(file.Fd()))
+		if err != nil {
+			return err
+		}
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return err
+		}
+		term.file = os.NewFile(uintptr(fd), "terminal")
+		return nil
+	})
+	term.reads.Go(func() { _, _ = io.Copy(io.MultiWriter(&term.shown, &term.all), term.file) }) // until it is closed, or nobody writes any more
+	t.Cleanup(term.close)
+	return term, p
+}
+
+// close hangs up.
+func (t *terminal) close() {
+	t.once.Do(func() {
+		t.file.Close()
+		t.reads.Wait()
+	})
+}
+
+func (s *shell) types(text string) {
+	s.t.Helper()
+	must(s.terminal.file.WriteString(text))(s.t)
+}
+
+// shows waits until the terminal shows a text, after the last one that a test has waited for, and
+// drops everything up to it. It waits with patience.
+func (s *shell) shows(text string, limit time.Duration) {
+	s.t.Helper()
+	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if s.terminal.shown.forget(text) {
+			return
+		}
+	}
+	s.t.Fatalf("the terminal does not show %q; it showed:\n%s", text, strings.ReplaceAll(s.terminal.all.String(), "\r", ""))
+}
+
+// forget drops everything up to a text, if the text is there.
+func (b *buffer) forget(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := bytes.Index(b.text.Bytes(), []byte(text))
+	if n >= 0 {
+		b.text.Next(n + len(text))
+	}
+	return n >= 0
+}
+
+// One Ctrl-C ends a command that waits for its input to be typed, and nothing is sent: there is no cell here.
+func TestCtrlCWhileTyping(t *testing.T) {
+	besideOthers(t)
+	for _, command := range [][]string{{"put", "/ls/local/x"}, {"put", "/ls/local/x", "-"}, {"acl", "file", "put", "ops"}} {
+		term, process := onTerminal(t, bin("chubbyctl"), command...)
+		s := &shell{process, term}
+		s.shows("Ctrl-D", 20*time.Second)
+		s.types("half a line")
+		s.types("\x03")
+		if code := process.wait(10 * time.Second); code != 130 && code != -1 { // -1 is by the signal itself
+			t.Errorf("%q: exit %d, want an end by Ctrl-C", command, code)
+		}
+	}
 }
