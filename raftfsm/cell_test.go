@@ -48,9 +48,7 @@ func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 	data := must(entry.Encode())(c.t)
 	decoded := must(raftfsm.DecodeEntry(data))(c.t)
 	results := c.state.Apply(c.index, c.term, decoded)
-	if err := c.state.Check(); err != nil {
-		c.t.Fatalf("after entry %d: %v", c.index, err)
-	}
+	noErr(c.t, c.state.Check(), "after entry", c.index)
 	return results[0]
 }
 
@@ -106,7 +104,7 @@ func kindOf(c raftfsm.Command) string {
 	return "nothing"
 }
 
-// setField returns the one field of a command that is set, a pointer; an invalid value if there is none.
+// setField returns the one field of a command that is set, a pointer; or an invalid value.
 func setField(c raftfsm.Command) reflect.Value {
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
@@ -138,4 +136,61 @@ func showResult(r raftfsm.Result) string {
 		fmt.Fprintf(&b, "Stat:%+v", *r.Stat)
 	}
 	return b.String()
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error; what says of what.
+func noErr(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(append(what, err)...)
+	}
+}
+
+// report fails the test if there is an error, and lets it go on.
+func report(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Error(append(what, err)...)
+	}
+}
+
+// equal fails the test unless got is want; what is a format for got.
+func equal[T comparable](t testing.TB, got, want T, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf(what+"; want %v", got, want)
+	}
+}
+
+// fails fails the test unless err has this code, and lets it go on.
+func fails(t testing.TB, err error, code api.Code, what ...any) {
+	t.Helper()
+	if api.CodeOf(err) != code {
+		t.Error(append(what, err, "want", code)...)
+	}
+}
+
+// failIf fails the test, which goes on, if something is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends the test if something is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
 }

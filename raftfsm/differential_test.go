@@ -123,11 +123,11 @@ func (p *pair) do(c raftfsm.Command, late bool) error {
 }
 
 func apply(s *raftfsm.State, index, term uint64, data []byte) (raftfsm.Result, error) {
-	entry, err := raftfsm.DecodeEntry(data)
+	results, err := s.ApplyData(index, term, data, maxTestLevel)
 	if err != nil {
 		return raftfsm.Result{}, err
 	}
-	return s.Apply(index, term, entry)[0], nil
+	return results[0], nil
 }
 
 // bare returns a result without causes and messages, in which nothing is nil.
@@ -202,11 +202,9 @@ func (p *pair) replay() error {
 			}
 			snapshots, hashes = append(snapshots, snapshot), append(hashes, hash)
 		}
-		entry, err := raftfsm.DecodeEntry(data)
-		if err != nil {
+		if _, err := apply(&s, uint64(i+1), p.terms[i], data); err != nil {
 			return err
 		}
-		s.Apply(uint64(i+1), p.terms[i], entry)
 	}
 	got, err := s.Hash()
 	if err != nil {

@@ -198,7 +198,7 @@ func (d *driver) end() raftfsm.Command {
 	return raftfsm.Command{EndSessions: &c}
 }
 
-// terminating returns a session that is being terminated, 0 if there is none.
+// terminating returns a session that is being terminated, or 0.
 func (d *driver) terminating() api.SessionID {
 	for _, id := range slices.Sorted(maps.Keys(d.m.clients)) {
 		if d.m.clients[id].record.Terminating != nil {

@@ -11,38 +11,9 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 )
-
-// No two contents of one name have the same generation, even if the file was deleted and created again: a condition on
-// the generation read before is not met then.
-func TestGenerationOutlivesTheNode(t *testing.T) {
-	c := newCell(t)
-	id := c.session("a")
-	seen, names := map[api.Generation]bool{}, map[api.Generation]bool{}
-	for range 3 {
-		file, h := c.file(id, "/file")
-		node, _ := c.state.Tree.Get("/file")
-		for range 3 {
-			if seen[node.Content] || names[node.ACLs] {
-				t.Errorf("generation %d of the contents or %d of the ACL names was there before", node.Content, node.ACLs)
-			}
-			seen[node.Content], names[node.ACLs] = true, true
-			for old := range seen {
-				if old != node.Content {
-					r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: file, Contents: []byte("x"), IfContent: &old}})
-					c.want(r, api.GenerationMismatch)
-				}
-			}
-			c.want(c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: file, Contents: []byte("x"), IfContent: &node.Content}}), api.OK)
-			c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(id), Node: file, ACL: api.ACL{Read: "everyone"}, IfACLs: &node.ACLs}}), api.OK)
-			node, _ = c.state.Tree.Get("/file")
-		}
-		c.want(c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(id), Node: file, Handle: h}}), api.OK)
-	}
-}
 
 // A replica that does not know the level of its cell stops, and says why. The level at which a
 // newer master would bootstrap a cell has no effect on an existing cell.
@@ -136,46 +107,6 @@ func TestOlderReplicaStopsAtTheLevel(t *testing.T) {
 			t.Errorf("refused: %v, %v", results, err)
 		case !one.refused && (!errors.Is(err, raftfsm.ErrNewer) || old.Applied != c.index || old.Level != raftfsm.MaxLevel):
 			t.Errorf("raised: %v; entry %d was applied, and the level is %d", err, old.Applied, old.Level)
-		}
-	}
-}
-
-// From level 2 on, contents have the time of their last write; below it, the state is the one that
-// v0.1.0 computes. Only a write changes the time.
-func TestModifiedFromLevelTwo(t *testing.T) {
-	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
-	c.want(c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}), api.OK)
-	a := c.session("a")
-	modified := func(name api.Name) int64 {
-		t.Helper()
-		node, ok := c.state.Tree.Get(name)
-		stopIf(t, !ok, "%v does not exist", name)
-		return node.ModifiedUnix
-	}
-	write := func(node namespace.Ref) int64 {
-		t.Helper()
-		r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(a), Node: node, Contents: []byte("x")}})
-		c.want(r, api.OK)
-		return r.Stat.ModifiedUnix
-	}
-	old, _ := c.file(a, "/old")
-	if told := write(old); told != 0 || modified("/old") != 0 {
-		t.Errorf("at level 1 the contents have the time %d, and the answer says %d", modified("/old"), told)
-	}
-	c.want(c.apply(raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: 2}}), api.OK)
-	failIf(t, modified("/old") != 0, "raising the level set a time")
-	created, _ := c.file(a, "/new")
-	if now := int64(c.index); modified("/new") != now {
-		t.Errorf("the new file has the time %d, want %d", modified("/new"), now)
-	}
-	for _, node := range []namespace.Ref{old, created} {
-		told := write(node)
-		if now := int64(c.index); told != now || modified(node.Name) != now {
-			t.Errorf("%v has the time %d, and the answer says %d; want %d", node.Name, modified(node.Name), told, now)
-		}
-		c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(a), Node: node, ACL: api.ACL{Read: "everyone"}}}), api.OK)
-		if modified(node.Name) != told {
-			t.Errorf("a change of the ACL names of %v changed the time of its contents", node.Name)
 		}
 	}
 }

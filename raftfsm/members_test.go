@@ -179,7 +179,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// What cannot be a replica is refused, by whoever it is proposed.
+// The state refuses a member that cannot be a replica, from any proposer.
 func TestMembersAreWellFormed(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
