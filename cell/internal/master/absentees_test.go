@@ -40,12 +40,7 @@ func TestEndsLeaveRoom(t *testing.T) {
 		c := m.client(t, 1)
 		l := tinyLimits()
 		m.limit(l)
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		end := func() { _ = m.Sessions.End(t.Context(), c.who.Session) }
 		go end()
 		<-entered

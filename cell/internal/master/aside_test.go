@@ -45,7 +45,7 @@ func (a *asides) rest() {
 	a.call.Notify(a.t.Context(), func() { a.resumed.Store(true) })
 }
 
-// told resumes, and returns the kinds of the events that the client is told of while the call waits on.
+// told resumes, and returns the kinds of the events that the client gets while the call waits on.
 func (a *asides) told() []api.EventKind {
 	a.t.Helper()
 	if synctest.Wait(); !a.resumed.Load() {
@@ -90,7 +90,7 @@ func (c *soloClient) post(kinds ...api.EventKind) {
 	}
 }
 
-// A KeepAlive tells of events that take nothing away and waits on, until the lease is due to be
+// A KeepAlive sends events that take nothing away and waits on, until the lease is due to be
 // extended, which it is although they are acknowledged only with the next one.
 func TestToldAside(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -132,7 +132,7 @@ func TestToldAsideIsExtended(t *testing.T) {
 	}
 }
 
-// What takes something away, or is waited for, ends the call, which then tells of what it has not told.
+// What takes something away, or is waited for, ends the call, which then sends the rest.
 func TestNotToldAside(t *testing.T) {
 	for kind := api.EventContentsModified; kind <= api.EventLockVacant; kind++ {
 		if kind.Subscribable() && kind != api.EventConflictingLock {
@@ -190,7 +190,7 @@ func TestReplacedTellsNothing(t *testing.T) {
 	})
 }
 
-// A call that is finished only after a newer one has told of more takes no part in what the newer one
+// A call that is finished only after a newer one has sent more takes no part in what the newer one
 // owes, or that would extend nothing.
 func TestLateAnswerOwesNothing(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {

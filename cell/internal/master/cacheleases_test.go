@@ -40,8 +40,7 @@ func (s *soloMaster) patientClient(t *testing.T) *soloClient {
 // renew asks for a cache lease.
 func (c *soloClient) renew(t *testing.T) time.Duration {
 	t.Helper()
-	lease := must(c.m.Files.RenewCache(t.Context(), c.who.Session))(t)
-	return lease
+	return must(c.m.Files.RenewCache(t.Context(), c.who.Session))(t)
 }
 
 // took returns how long a change takes, by the clock of the master, and fails the test if that fails.
@@ -129,7 +128,7 @@ func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 	})
 }
 
-// The author of a change is not told of it, and stays entered: the next change of another has to tell
+// The author of a change gets no invalidation, and stays in the copyset: the next change of another has to tell
 // it, also if its cache lease was over while its own waited.
 func TestAuthorIsToldOfTheNextChange(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -72,4 +73,10 @@ func stopIf(t testing.TB, wrong bool, format string, args ...any) {
 	if wrong {
 		t.Fatalf(format, args...)
 	}
+}
+
+// equalAll is equal for lists; what is a format for args and got.
+func equalAll[T comparable](t testing.TB, got, want []T, what string, args ...any) {
+	t.Helper()
+	failIf(t, !slices.Equal(got, want), what+"; want %v", append(args, got, want)...)
 }

@@ -21,9 +21,7 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		o := reader.open(t, "/ls/local/f", api.MustExist) // which holds the mutex for both
-		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.Session, maxCopies)
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
 		known := false // when it looked last
 		m.looking = func() {
 			if m.epoch.mu.mu.TryLock() { // else it looks to see whether it may read
@@ -45,9 +43,7 @@ func TestRefusedReaderIsNotEntered(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
-		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.Session, maxCopies)
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
 		h.Rights = namespace.ToWrite
 		if _, _, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("a handle that was not opened to read reads: %v", err)
@@ -126,15 +122,8 @@ func TestUncacheableUntilApplied(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
-		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.Session, maxCopies)
-		m.epoch.mu.Unlock()
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
+		entered, leave := m.holdNextEntry()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := author.write(ctx, f)
 		<-entered

@@ -27,7 +27,7 @@ func (q *queues) waitingFor(lock namespace.Ref, mode api.LockMode) (list []*wait
 	return list
 }
 
-// noise is a random history of one lock and several handles. Some of these are told of conflicting requests, and some of those
+// noise is a random history of one lock and several handles. Some of these get events of conflicting requests, and some of those
 // may keep the lock. The model compares how things stand before and after each step; it does not know what was told earlier.
 type noise struct {
 	*chance
@@ -184,7 +184,7 @@ func (n *noise) act(before standing) (done noisyStep) {
 	return done
 }
 
-// expected returns what a holder has to be told of a step, by the reasons of the requests; recalls are "recall".
+// expected returns the events that a holder has to get for a step, by the reasons of the requests; recalls are "recall".
 func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list []string) {
 	tell := func(quiet bool, reason string) bool {
 		switch {
@@ -222,7 +222,7 @@ func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list
 }
 
 // A holder is told once of each request that waits because of it, and a new holder of the first one only, whatever has happened
-// to the lock and its queue. Nobody is told of anything else.
+// to the lock and its queue. Nobody gets any other event.
 func TestHoldersAreToldWhoWaits(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -298,8 +298,6 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 		q.Directory = held
 		must(m.Files.Open(t.Context(), q))(t)
 		noErr(t, m.Files.Use(held, namespace.ToWrite, false))
-		if told := conflictsOf(c[0]); !slices.Equal(told, []string{"report"}) {
-			t.Errorf("the holder was told %q", told)
-		}
+		equalAll(t, conflictsOf(c[0]), []string{"report"}, "the holder was told %q")
 	})
 }

@@ -43,7 +43,7 @@ func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 	return d
 }
 
-// cross has each of a pair ask for what the other has, and to be told of a deadlock.
+// cross has each of a pair ask for what the other has, and to hear if that is a deadlock.
 func (d *deadlocks) cross() { d.crossWanting(true) }
 
 // crossWanting is cross of workers who may not want to be told.
@@ -90,7 +90,7 @@ func TestDeadlockIsFoundLater(t *testing.T) {
 	})
 }
 
-// Where nobody wants to be told of deadlocks they cost nothing: no edge is looked at, when a request comes or later.
+// Without a request to detect them deadlocks cost nothing: no edge is looked at, when a request comes or later.
 func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
 	for _, detect := range []bool{false, true} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {

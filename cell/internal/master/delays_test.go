@@ -142,17 +142,11 @@ func (c *soloClient) watchLock(t *testing.T, path string) {
 // There is one event that a lock is vacant: when the last of its shared holders has released it,
 // even if several release in one entry.
 func TestVacancyIsToldOnce(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[2].watchLock(t, "/ls/local/f")
 		got := c[0].try(t, h[0], api.Shared)
 		c[1].try(t, h[1], api.Shared)
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		done := make(chan error, 3)
 		other := c[2].open(t, "/ls/local/f", api.MustExist).Handle
 		go func() { done <- m.Locks.Release(t.Context(), c[2].mutation(), other, got.Generation) }() // it delays the others
@@ -179,8 +173,7 @@ func TestVacancyIsToldOnce(t *testing.T) {
 func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 	for what, waits := range map[string]bool{"handed over": true, "tried for": false} {
 		t.Run(what, func(t *testing.T) {
-			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-				c, h := lockers(t, m)
+			withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 				c[2].watchLock(t, "/ls/local/f")
 				first := c[0].try(t, h[0], api.Exclusive)
 				if waits {
@@ -208,12 +201,7 @@ func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 // together puts requests, in their order, into one entry.
 func (s *soloMaster) together(t *testing.T, requests ...func()) {
 	t.Helper()
-	entered, leave := make(chan struct{}), make(chan struct{})
-	s.applying = func() {
-		s.applying = nil
-		close(entered)
-		<-leave
-	}
+	entered, leave := s.holdNextEntry()
 	var done sync.WaitGroup
 	done.Go(func() { _ = s.Sessions.End(t.Context(), 1<<40) }) // an unknown session: it delays the others
 	<-entered
@@ -227,8 +215,7 @@ func (s *soloMaster) together(t *testing.T, requests ...func()) {
 
 // There is an event, too, if another shared holder has failed before, so that a lock-delay runs.
 func TestVacancyUnderADelayIsTold(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[2].watchLock(t, "/ls/local/f")
 		claim := c[0].claim(h[0], api.Shared)
 		claim.Delay = 30 * time.Second

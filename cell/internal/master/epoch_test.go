@@ -42,14 +42,8 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-				c, h := lockers(t, m)
-				entered, leave := make(chan struct{}), make(chan struct{})
-				m.applying = func() {
-					m.applying = nil
-					close(entered)
-					<-leave
-				}
+			withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+				entered, leave := m.holdNextEntry()
 				first := c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Exclusive))
 				<-entered
 				end(m, c[0])
@@ -62,8 +56,7 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 
 // A request that only waits is answered that there is another master: nothing was done.
 func TestEndOfEpochIsToldToWaiters(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		m.end(api.Errorf(api.NotMaster, "another is"))
@@ -73,8 +66,7 @@ func TestEndOfEpochIsToldToWaiters(t *testing.T) {
 
 // The same for a request about which the log was asked by an entry with an unknown result.
 func TestDoubtStays(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		m.losing.Store(true) // the leadership, with the entry on its way

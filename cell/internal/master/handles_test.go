@@ -183,9 +183,7 @@ func TestCloseGoesByTheLog(t *testing.T) {
 				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
 				must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
 				if !known {
-					m.epoch.mu.Lock()
-					m.tables.handles.close(h.Owner)
-					m.epoch.mu.Unlock()
+					m.locked(func() { m.tables.handles.close(h.Owner) })
 				}
 				noErr(t, m.Files.Close(t.Context(), c.mutation(), h))
 				if node, _ := m.epoch.state().Tree.Get("/f"); len(node.Holders) > 0 {

@@ -108,9 +108,7 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 		}
 		k, ctx, end, resumed := waits()
 		defer end()
-		m.epoch.mu.Lock()
-		m.tables.boxes.byID[c.who.Session].post(&Event{Kind: api.EventContentsModified})
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.boxes.byID[c.who.Session].post(&Event{Kind: api.EventContentsModified}) })
 		if err := finish(k, ctx, resumed); err != nil || c.acked == 0 {
 			t.Error("told of something:", err)
 		}

@@ -17,8 +17,7 @@ import (
 // A Release that was refused before the log has no effect: the waiter stays in
 // the queue, and gets the lock with the retry.
 func TestRefusedRelease(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		release := c[0].mutation()
@@ -33,8 +32,7 @@ func TestRefusedRelease(t *testing.T) {
 // A Close that was refused before the log has closed nothing. Its retry is answered only when the lock is free and
 // those that wait through the handle have their answers.
 func TestRefusedClose(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		own := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
@@ -63,19 +61,13 @@ func TestRefusedClose(t *testing.T) {
 
 // While the Close of a handle is on its way, its waiters are not offered the lock: a closed handle would hold it.
 func TestClosingHandleIsOfferedNothing(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		done := make(chan error, 2)
 		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
@@ -114,8 +106,7 @@ func TestGrantedIsNotRefused(t *testing.T) {
 
 // Every stream of a request gets the answer, so the newest does, too.
 func TestEveryStreamIsAnswered(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		var streams []<-chan lockAnswer
@@ -131,8 +122,7 @@ func TestEveryStreamIsAnswered(t *testing.T) {
 
 // TryAcquire overtakes no waiter: while a writer waits, a reader's TryAcquire does not join the readers.
 func TestTryAcquireOvertakesNobody(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Shared)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(c[2].claim(h[2], api.Shared), h[2])); !errors.Is(err, api.LockHeld) {
@@ -146,8 +136,7 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 // A holder that asked for events about conflicting requests gets one, too, if
 // the lock was handed over to it while others were waiting (Chubby §2.5).
 func TestSuccessorHearsOfConflict(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		q := c[1].asked("/ls/local/f", raftfsm.Open{})
 		q.Handle.Events = EventSet(0).With(api.EventConflictingLock)
@@ -219,8 +208,7 @@ func TestRefusedEviction(t *testing.T) {
 // A client that holds a lock through very many handles is evicted in one command: each command
 // looks at all holders, and nothing else is applied meanwhile.
 func TestManyHandlesLetGoAtOnce(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		holder := m.client(t, 9)
 		var mine Handle
 		for range 300 {
@@ -250,8 +238,7 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 
 // A refused Open makes no node when a copy of it reaches another master, which has no reason to refuse it.
 func TestRefusedOpenMakesNothingLater(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		mutation := c[0].mutation()
 		ask := func() error {
 			_, err := m.Files.Open(t.Context(), OpenRequest{
@@ -266,9 +253,7 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 		if _, err := m.Files.Change(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].Node, Handle: h[1].Owner.Handle}}); err != nil {
 			t.Fatal(err)
 		}
-		m.epoch.mu.Lock()
-		*m.tables.handles = *newHandles() // as at another master
-		m.epoch.mu.Unlock()
+		m.locked(func() { *m.tables.handles = *newHandles() }) // as at another master
 		fails(t, ask(), api.NotDirectory, "a late copy of the refused Open")
 	})
 }
@@ -294,8 +279,7 @@ func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 // Copies of a request for a lock may arrive in any order, and the last may be one that its client has given up long
 // ago. When its stream ends, the other streams keep the request's place, and each gets the answer.
 func TestEveryStreamStandsForItsRequest(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)
@@ -319,19 +303,13 @@ func TestEveryStreamStandsForItsRequest(t *testing.T) {
 // Until both have ended, the handle's waiters are offered nothing: the offer would come after the
 // Close in the log, and no client would release the granted lock.
 func TestRefusedCopyOfClose(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		got := c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		done := make(chan error, 2)
 		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
@@ -353,8 +331,7 @@ func TestRefusedCopyOfClose(t *testing.T) {
 // A waiter whose handle was closed gets its refusal after the log has refused it. Otherwise a late
 // copy of its request could be granted by the next master, which would make the handle again.
 func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)

@@ -180,9 +180,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	path := "/ls/local/" + strings.Repeat("d", 200)
 	var left raftfsm.State
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.epoch.mu.Lock()
-		m.tables.boxes.mail.limit = most
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.boxes.mail.limit = most })
 		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
 		f := author.watch(t, path)
 		var crowd []*soloClient
@@ -251,9 +249,7 @@ func countKinds(events []*Event) map[api.EventKind]int {
 // its lease is no longer extended. The lease of another principal's session that loses a lock is still extended.
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.epoch.mu.Lock()
-		m.tables.boxes.mail.limit = 4 << 10
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.boxes.mail.limit = 4 << 10 })
 		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
 		lose := func(c *soloClient, path string) bool {
 			h := c.open(t, path, api.MayCreate).Handle

@@ -51,15 +51,14 @@ func (s *soloMaster) waits(t *testing.T, id api.SessionID, number api.RequestNum
 	t.Helper()
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	w := must(s.tables.queues.join(&waiter{
+	return must(s.tables.queues.join(&waiter{
 		lock: namespace.Ref{Name: name, Instance: 7}, who: "p", since: since,
 		claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason},
 	}, 1, 1<<30))(t)
-	return w
 }
 
 // The walk over all queues asks for nobody's rights, which may take long for each name: they need the replicated state, and that is
-// read when the walk is over, without the mutex. So whoever joined a queue meanwhile is known by name.
+// read when the walk is over, without the mutex. So waiters that joined a queue meanwhile are known by name.
 func TestOverviewAsksForRightsAfterTheWalk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, state := &soloMaster{}, raftfsm.NewState()
@@ -213,7 +212,7 @@ func admitRootOnly(t *testing.T, s *raftfsm.State) {
 	with(t, s, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: session.Mutation{Session: id, Number: 1, HighestIssued: 1, Outstanding: []api.RequestNumber{1}, Hash: 1}, Node: file.Ref(), Contents: []byte("root\n")}})
 }
 
-// A principal that is no operator is to see its own quota, whoever else there is.
+// A principal that is no operator sees its own quota beside any others.
 func TestOwnQuotaBesideManyOthers(t *testing.T) {
 	for _, others := range []int{999, 1001, 2500} {
 		prepare := func(s *raftfsm.State) {

@@ -134,9 +134,7 @@ func TestStopDuringATickEndsNoSession(t *testing.T) {
 		}
 		m.epoch.mu.Unlock()
 		time.Sleep(5 * time.Second)
-		m.epoch.mu.Lock()
-		m.epoch.mu.held = nil
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.epoch.mu.held = nil })
 		synctest.Wait()
 		if _, lives := m.epoch.state().Sessions.Get(id); !lives || stops.Load() < 5 {
 			t.Errorf("after %d stops of an hour within 5 s, a session with a lease of 10 s lives: %v", stops.Load(), lives)
@@ -179,9 +177,7 @@ func TestStopDuringATakeoverEndsNoSession(t *testing.T) {
 			s.lost.CompareAndSwap(0, int64(time.Minute))
 		}
 		s.Start()
-		s.epoch.mu.Lock()
-		s.epoch.mu.held = nil
-		s.epoch.mu.Unlock()
+		s.locked(func() { s.epoch.mu.held = nil })
 		defer s.Wait()
 		defer cancel(nil)
 		time.Sleep(time.Second)

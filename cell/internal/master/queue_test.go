@@ -233,8 +233,7 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 
 // A client that asks for that again and again does not keep waiters from a free lock.
 func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		var asked atomic.Bool // it has asked often enough
 		m.applying = func() { // there is always such a request on its way
 			if !asked.Load() {

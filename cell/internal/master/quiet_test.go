@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// listening opens a handle through which a client is told of conflicting requests, and acknowledges nothing of it.
+// listening opens a handle through which a client gets events of conflicting requests, and acknowledges none.
 func (c *soloClient) listening(t *testing.T, path string, keeps bool) Handle {
 	t.Helper()
 	q := c.asked(path, raftfsm.Open{})
@@ -42,20 +42,17 @@ func conflictsOf(c *soloClient) []string {
 	return list
 }
 
-// A request that is quiet is told to nobody: neither to who has the lock when it comes, nor to who gets the lock while it waits.
+// A quiet request makes no event: neither for the holder when it comes, nor for one that gets the lock while it waits.
 // Those that are not quiet are told wherever they stand.
 func TestQuietRequestsAreToldToNobody(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		listening := []Handle{}
 		for _, one := range c {
 			listening = append(listening, one.listening(t, "/ls/local/f", false))
 		}
 		told := func(who int, want ...string) {
 			t.Helper()
-			if got := conflictsOf(c[who]); !slices.Equal(got, want) {
-				t.Errorf("client %d was told %q, want %q", who, got, want)
-			}
+			equalAll(t, conflictsOf(c[who]), want, "client %d was told %q", who)
 		}
 		release := func(who int) {
 			t.Helper()
@@ -97,11 +94,10 @@ func (c *soloClient) tokenOf(t *testing.T, h Handle) raftfsm.Answer {
 	return raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode}
 }
 
-// Who is granted a lock for which only quiet ones wait is told of nobody; if it may keep the lock it gives that back all the same.
+// A client that gets a lock for which only quiet requests wait gets no event; if it may keep the lock it gives that back all the same.
 func TestSuccessorHearsOfNobodyQuiet(t *testing.T) {
 	for keeps, want := range map[bool][]string{false: {}, true: {"recall"}} {
-		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-			c, h := lockers(t, m)
+		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 			first := c[0].try(t, h[0], api.Exclusive)
 			second := c[1].listening(t, "/ls/local/f", keeps)
 			got := c[1].wait(t.Context(), second, c[1].claim(second, api.Exclusive))
@@ -119,8 +115,7 @@ func TestSuccessorHearsOfNobodyQuiet(t *testing.T) {
 
 // A Close that did not come to the log tells the holder anew of those who wait through the handle: as quiet as they are.
 func TestQuietWaiterOfAnUnclosedHandle(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		held := c[0].listening(t, "/ls/local/f", false)
 		c[0].try(t, held, api.Exclusive)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -145,8 +140,8 @@ func (c *soloClient) askingFor(h Handle, mode api.LockMode, reason string) raftf
 	return claim
 }
 
-// Who is not quiet and stands behind one who is waits for the same holders, though its own mode would go together with theirs:
-// they are told of it, in whichever order they came, and by whichever call.
+// A request that is not quiet, behind one that is, waits for the same holders, though its own mode would go together with theirs:
+// they get an event, in whichever order they came, and by whichever call.
 func TestWhoIsBehindAQuietRequestAsks(t *testing.T) {
 	for name, test := range map[string]struct {
 		waits, quiet, first bool // in the queue; the reader who comes last is quiet, too; the holder came first
@@ -159,8 +154,7 @@ func TestWhoIsBehindAQuietRequestAsks(t *testing.T) {
 		"it waited before the grant": {waits: true, want: []string{"report"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-				c, h := lockers(t, m)
+			withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 				holder := c[0].listening(t, "/ls/local/f", false)
 				var release func()
 				if test.first {
@@ -187,9 +181,7 @@ func TestWhoIsBehindAQuietRequestAsks(t *testing.T) {
 					c[2].wait(t.Context(), last, claim)
 				}
 				release()
-				if told := conflictsOf(c[0]); !slices.Equal(told, test.want) {
-					t.Errorf("the holder was told %q, want %q", told, test.want)
-				}
+				equalAll(t, conflictsOf(c[0]), test.want, "the holder was told %q")
 			})
 		})
 	}
@@ -197,8 +189,7 @@ func TestWhoIsBehindAQuietRequestAsks(t *testing.T) {
 
 // The same after a Close of its handle that did not come to the log: it was skipped meanwhile.
 func TestWhoIsBehindAQuietRequestAsksAfterAClose(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, c[0].listening(t, "/ls/local/f", false), api.Shared)
 		c[1].waitQuietly(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -208,9 +199,7 @@ func TestWhoIsBehindAQuietRequestAsksAfterAClose(t *testing.T) {
 		m.tables.queues.closing[by]++
 		m.Locks.offers.handleClosed(by)
 		m.epoch.mu.Unlock()
-		if told := conflictsOf(c[0]); !slices.Equal(told, []string{"report", "report"}) {
-			t.Errorf("the holder was told %q", told)
-		}
+		equalAll(t, conflictsOf(c[0]), []string{"report", "report"}, "the holder was told %q")
 		cancel()
 		answered(t, waits)
 	})
@@ -219,8 +208,7 @@ func TestWhoIsBehindAQuietRequestAsksAfterAClose(t *testing.T) {
 // A TryAcquire whose client gives up while the lock is asked back has asked all the same: the recall is told to no program.
 func TestTryThatIsGivenUpIsTold(t *testing.T) {
 	for quiet, want := range map[bool][]string{false: {"recall", "backup"}, true: {"recall"}} {
-		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-			c, h := lockers(t, m)
+		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 			silent := m.client(t, 9) // it acknowledges nothing
 			silent.try(t, silent.listening(t, "/ls/local/f", true), api.Exclusive)
 			ctx, cancel := context.WithTimeout(t.Context(), maxRecall/2)
@@ -231,17 +219,14 @@ func TestTryThatIsGivenUpIsTold(t *testing.T) {
 			for _, e := range silent.hear(t) {
 				silent.note(e)
 			}
-			if told := conflictsOf(silent); !slices.Equal(told, want) {
-				t.Errorf("quiet %t: told %q, want %q", quiet, told, want)
-			}
+			equalAll(t, conflictsOf(silent), want, "quiet %t: told %q", quiet)
 		})
 	}
 }
 
 // A quiet TryAcquire has a lock given back also if more keep it than are waited for.
 func TestQuietTryRecallsOfVeryMany(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		var keeping []Handle
 		for range maxRecalled + 1 {
 			one := c[0].listening(t, "/ls/local/f", true)

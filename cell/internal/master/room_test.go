@@ -119,12 +119,7 @@ func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
 		noErr(t, c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate}))
 		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
 		m.coherence.room.max = weight()
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		done, large := make(chan error, 2), make(chan error, 1)
 		go func() { done <- c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MayCreate}) }()
 		<-entered

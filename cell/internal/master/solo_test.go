@@ -177,12 +177,11 @@ func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) Opene
 	t.Helper()
 	mutation := c.mutation()
 	create.Rights = namespace.ToRead | namespace.ToWrite
-	o := must(c.m.Files.Open(t.Context(), OpenRequest{
+	return must(c.m.Files.Open(t.Context(), OpenRequest{
 		Mutation: mutation, Path: api.MustParsePath(path),
 		Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: create.Rights},
 		Create: create,
 	}))(t)
-	return o
 }
 
 // write begins a write; its result arrives in the channel.
@@ -276,8 +275,7 @@ func (r AcquireRequest) detectIf(detect bool) AcquireRequest {
 func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answer {
 	t.Helper()
 	claim := c.claim(h, mode)
-	got := must(c.m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
-	return got
+	return must(c.m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
 }
 
 // wait asks for a lock and waits in its queue; the answer arrives in the channel.
@@ -325,6 +323,26 @@ func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []Hand
 		clients, handles = append(clients, c), append(handles, c.open(t, "/ls/local/f", api.MayCreate).Handle)
 	}
 	return clients, handles
+}
+
+// withLockers is inSolo with the clients and the handles of lockers.
+func withLockers(t *testing.T, test func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle)) {
+	t.Helper()
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		test(t, m, c, h)
+	})
+}
+
+// holdNextEntry has the next entry close entered and wait for leave before it is applied.
+func (s *soloMaster) holdNextEntry() (entered, leave chan struct{}) {
+	entered, leave = make(chan struct{}), make(chan struct{})
+	s.applying = func() {
+		s.applying = nil
+		close(entered)
+		<-leave
+	}
+	return entered, leave
 }
 
 func (s *soloMaster) holders() []namespace.Holder {

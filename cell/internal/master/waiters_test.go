@@ -18,8 +18,7 @@ import (
 // Some requests can be answered while the lock is held, such as the retry of a granted one. They are answered although
 // the proposer had no room when they came. Otherwise a holder that asks again would wait for itself without end.
 func TestSettledRequestIsAnsweredLater(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		claim := c[0].claim(h[0], api.Exclusive)
 		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // its client does not get the answer
 		recursive := c[0].claim(h[0], api.Exclusive)
@@ -39,18 +38,12 @@ func TestSettledRequestIsAnsweredLater(t *testing.T) {
 // A request for a lock that comes while the Close of its handle is on its way is not granted behind it: its client gets
 // the answer that the handle is closed, and would never release the lock.
 func TestClosingHandleTakesNoRequest(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[1].try(t, h[1], api.Shared) // so that its Close goes through the log
 		claim := c[1].claim(h[1], api.Exclusive)
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		closed := make(chan error, 1)
 		go func() { closed <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
@@ -76,8 +69,7 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 // be asked while the Close of the handle is on its way: the lock would be free when the request is
 // applied, and a closed handle would be granted it.
 func TestClosingHandleIsNotAskedAbout(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		second := c[0].claim(h[0], api.Exclusive)
 		closing := c[0].mutation()
@@ -92,8 +84,7 @@ func TestClosingHandleIsNotAskedAbout(t *testing.T) {
 
 // If that Close is refused, the log is asked about the request afterwards.
 func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		second := c[0].claim(h[0], api.Exclusive)
 		closing := c[0].mutation()
@@ -111,12 +102,7 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, closing session.Mutation) (waits <-chan lockAnswer, closed error) {
 	t.Helper()
 	c.m.congested(func() { waits = c.wait(t.Context(), h, claim) })
-	entered, leave := make(chan struct{}), make(chan struct{})
-	c.m.applying = func() {
-		c.m.applying = nil
-		close(entered)
-		<-leave
-	}
+	entered, leave := c.m.holdNextEntry()
 	done := make(chan error, 1)
 	go func() { done <- c.m.Files.Close(t.Context(), closing, h) }()
 	<-entered
@@ -129,8 +115,7 @@ func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, c
 // the command over under one hold of the mutex. Otherwise a Close could come in between and be first in the log, and
 // the command would then grant the lock to a closed handle.
 func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)
@@ -183,12 +168,7 @@ func TestLockIsLostOnce(t *testing.T) {
 
 // meanwhile calls do while the next entry is on its way to the log. The log continues when do has returned.
 func (s *soloMaster) meanwhile(first, do func()) {
-	entered, leave := make(chan struct{}), make(chan struct{})
-	s.applying = func() {
-		s.applying = nil
-		close(entered)
-		<-leave
-	}
+	entered, leave := s.holdNextEntry()
 	first()
 	<-entered
 	do()
@@ -199,8 +179,7 @@ func (s *soloMaster) meanwhile(first, do func()) {
 // If the log refuses the first waiter the lock, the one behind it gets the lock
 // as soon as that is known: no other event makes room for it.
 func TestRefusedByTheLogMakesRoom(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		guarded := c[0].claim(h[0], api.Exclusive)
 		guarded.Preconditions = []raftfsm.Precondition{{Lock: "/f", Mode: api.Exclusive, Generation: 1}} // not met
 		var refused, waits <-chan lockAnswer
@@ -213,8 +192,7 @@ func TestRefusedByTheLogMakesRoom(t *testing.T) {
 
 // If the handle of the first waiter is closed, the one behind it gets the lock, if nothing else is in its way.
 func TestClosedHandleMakesRoom(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Shared)
 		claim := c[1].claim(h[1], api.Exclusive)
 		writer := c[1].wait(t.Context(), h[1], claim)
@@ -231,8 +209,7 @@ func TestClosedHandleMakesRoom(t *testing.T) {
 // name, and waiters of the later node are not offered the lock of the old one.
 func TestSuccessorsAreOfOneNode(t *testing.T) {
 	for _, oldFirst := range []bool{true, false} {
-		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-			c, h := lockers(t, m)
+		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 			author, id := c[2], h[2]
 			remove := author.mutation()
 			if _, err := m.Files.Change(t.Context(), id, namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: id.Node, Handle: id.Owner.Handle}}); err != nil {
@@ -261,8 +238,7 @@ func TestSuccessorsAreOfOneNode(t *testing.T) {
 // The same for a hand-over: a waiter for the lock of a node that is gone would hold another lock by
 // a handle that cannot release it.
 func TestHandOverIsOfOneNode(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		remove := c[2].mutation()
 		if _, err := m.Files.Change(t.Context(), h[2], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[2].Node, Handle: h[2].Owner.Handle}}); err != nil {
 			t.Fatal(err)
