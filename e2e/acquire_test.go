@@ -39,22 +39,16 @@ func TestAcquire(t *testing.T) {
 	if r = w.do("acquire", w.path("a"), "--wait", "1s", "--", "true"); r.code != 124 || time.Since(began) > patience(5*time.Second) {
 		t.Errorf("--wait 1s: exit %d after %v, stderr %s; want 124", r.code, time.Since(began), r.err)
 	}
-	if r = w.do("acquire", w.path("b"), "--", "no-such-command-anywhere"); r.code != 127 {
-		t.Errorf("a CMD that does not exist: exit %d, stderr %s; want 127", r.code, r.err)
-	}
+	w.do("acquire", w.path("b"), "--", "no-such-command-anywhere").exits(t, 127, "a CMD that does not exist")
 	if r = w.do("-o", "json", "locks", w.path("b")); r.code != 0 || strings.TrimSpace(r.out) != "" {
 		t.Errorf("a CMD that does not exist took the lock: %s", r.out)
 	}
-	if r = w.do("acquire", w.path("c"), "--", "/dev/null"); r.code != 126 {
-		t.Errorf("a CMD that cannot be run: exit %d, stderr %s; want 126", r.code, r.err)
-	}
+	w.do("acquire", w.path("c"), "--", "/dev/null").exits(t, 126, "a CMD that cannot be run")
 
 	// Signals reach CMD, and its end by one is 128 and the signal's number.
 	noErr(t, holder.cmd.Process.Signal(syscall.SIGINT))
 	equal(t, holder.wait(20*time.Second), 130, "after SIGINT: exit %d")
-	if r = w.do("acquire", w.path("a"), "--try", "--", "true"); r.code != 0 {
-		t.Errorf("the lock was not released: exit %d, stderr %s", r.code, r.err)
-	}
+	w.do("acquire", w.path("a"), "--try", "--", "true").exits(t, 0, "the lock was not released")
 }
 
 // A job that several clocks start at about the same time runs once, although it
@@ -65,9 +59,7 @@ func TestAtLeast(t *testing.T) {
 	began := time.Now()
 	first := w.ctl("acquire", w.path("a"), "--try", "--at-least", "3s", "--", "sh", "-c", "echo ran; exit 6")
 	first.waitFor("ran", 20*time.Second)
-	if r := w.do("acquire", w.path("a"), "--try", "--", "true"); r.code != 75 {
-		t.Errorf("another, a moment later: exit %d, want 75; %s", r.code, r.err)
-	}
+	w.do("acquire", w.path("a"), "--try", "--", "true").exits(t, 75, "another, a moment later")
 	if code := first.wait(20 * time.Second); code != 6 || time.Since(began) < 3*time.Second {
 		t.Errorf("exit %d after %v, want CMD's own 6, after 3s", code, time.Since(began))
 	}
@@ -88,9 +80,7 @@ func TestAcquireWithoutCommand(t *testing.T) {
 		line.Token == 0 || line.Session == "" || line.Epoch == 0 {
 		t.Fatalf("%v: %s", err, &holder.stdout)
 	}
-	if r := w.do("sequencer", "check", line.Sequencer); r.code != 0 {
-		t.Errorf("sequencer check: exit %d, stderr %s", r.code, r.err)
-	}
+	w.do("sequencer", "check", line.Sequencer).exits(t, 0, "sequencer check")
 	if out := w.must("sequencer", "show", line.Sequencer); !strings.Contains(out, fmt.Sprint(line.Token)) {
 		t.Errorf("sequencer show: %s", out)
 	}
@@ -98,12 +88,8 @@ func TestAcquireWithoutCommand(t *testing.T) {
 		t.Errorf("locks: %s", out)
 	}
 	noErr(t, holder.cmd.Process.Signal(syscall.SIGTERM))
-	if code := holder.wait(20 * time.Second); code != 0 {
-		t.Errorf("after SIGTERM: exit %d, want 0; stderr %s", code, &holder.stderr)
-	}
-	if r := w.do("sequencer", "check", line.Sequencer); r.code != 3 {
-		t.Errorf("sequencer check after the release: exit %d, want 3; %s%s", r.code, r.out, r.err)
-	}
+	holder.exits(t, 20*time.Second, 0, "after SIGTERM")
+	w.do("sequencer", "check", line.Sequencer).exits(t, 3, "sequencer check after the release")
 }
 
 // A holder that is killed keeps its lock for its lease and its lock-delay; a holder that
@@ -215,8 +201,7 @@ func TestHandOverEntries(t *testing.T) {
 // handle opens a lock file.
 func (w *world) handle(ctx context.Context, c *client.Client, path string) *client.Handle {
 	w.t.Helper()
-	h := must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File}))(w.t)
-	return h
+	return must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File}))(w.t)
 }
 
 // Ten contenders share a lock evenly. A witness, to which they report when they enter and leave,

@@ -76,7 +76,7 @@ func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}
 	}
 }
 
-// master returns the master's id, "" if there is none at the moment.
+// master returns the master's id, "" without a master.
 func (w *world) master() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -138,7 +138,7 @@ func (a *attacker) sessions() error {
 	})
 }
 
-// slowReaders opens sessions that want to be told of a file's changes, changes it again and again, and reads none of
+// slowReaders opens sessions that ask for events of a file, changes it again and again, and reads none of
 // the news.
 func (a *attacker) slowReaders() error {
 	const each = 200 // sessions of a connection

@@ -294,6 +294,19 @@ type result struct {
 	code     int
 }
 
+// exits fails the test unless the command ended with that code.
+func (r result) exits(t testing.TB, code int, what string) {
+	t.Helper()
+	failIf(t, r.code != code, "%s: exit %d, want %d\n%s%s", what, r.code, code, r.out, r.err)
+}
+
+// exits waits for the end of a process, and fails the test unless it comes in time and with that code.
+func (p *process) exits(t testing.TB, within time.Duration, code int, what any) {
+	t.Helper()
+	got := p.wait(within)
+	failIf(t, got != code, "%v: exit %d, want %d\n%s%s", what, got, code, &p.stdout, &p.stderr)
+}
+
 // do runs chubbyctl to its end.
 func (w *world) do(args ...string) result {
 	w.t.Helper()

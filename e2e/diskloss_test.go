@@ -67,25 +67,6 @@ func (s *servers3) refused(id, want string) {
 	}
 }
 
-// TestAmnesiacIsRefused: a write is acknowledged by r1 and r2 while r3 is away;
-// both die, and r2 loses its disk. r2 and r3 must not go on without it.
-func TestAmnesiacIsRefused(t *testing.T) {
-	besideOthers(t)
-	s := startThree(t)
-	s.crash("r3")
-	s.must("put", "/ls/local/file", "acknowledged")
-	s.crash("r1", "r2")
-	s.wipe("r2")
-	s.run("r3")
-	s.run("r2")
-	s.refused("r2", "replica r2 lost its data: replica r3 knows another data directory")
-	if r := s.do("--timeout", "5s", "cat", "/ls/local/file"); r.code == 0 {
-		t.Errorf("r3 alone serves %q", r.out)
-	}
-	s.run("r1")
-	equal(t, s.must("cat", "/ls/local/file"), "acknowledged", "with r1 the cell serves %q")
-}
-
 // TestMajorityOfDisksLost: r1 and r2 lose their disks and are started before r3,
 // which has the data: no new cell begins over it.
 func TestMajorityOfDisksLost(t *testing.T) {
@@ -119,9 +100,7 @@ func TestServeNeedsBootstrap(t *testing.T) {
 	p = spawn(t, nil, bin("chubbyd"), append(args, "--bootstrap")...)
 	p.waitFor("r2 (", 20*time.Second)
 	noErr(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	if code := p.wait(20 * time.Second); code != 0 {
-		t.Errorf("stopped while it waited: %d: %s", code, p.stderr.String())
-	}
+	p.exits(t, 20*time.Second, 0, "stopped while it waited")
 }
 
 // A replica of three is down while a newcomer takes the place of another one and becomes the master. It comes back, with the list of members that it had, and follows the
@@ -145,9 +124,7 @@ func TestOneThatWasAwayFollowsANewcomer(t *testing.T) {
 	n.serve("r4", 4, "--join")
 	n.procs["r4"].waitFor("waiting to be added", readyLimit)
 	n.must("cell", "replace", old, "r4", n.addresses("r4").raft)
-	if code := n.procs[old].wait(20 * time.Second); code != 78 {
-		t.Errorf("%s, which was replaced, exits with %d", old, code)
-	}
+	n.procs[old].exits(t, 20*time.Second, 78, old)
 	n.must("cell", "transfer", "--to", "r4")
 	n.must("put", "/ls/local/file", "after")
 

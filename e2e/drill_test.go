@@ -149,7 +149,7 @@ func TestDrills(t *testing.T) {
 	}
 }
 
-// The status of a cell tells of an outage; there is one at a time; and Ctrl-C and the death of chubbyctl or of the
+// The status of a cell shows an outage; there is one at a time; and Ctrl-C and the death of chubbyctl or of the
 // master each end it in seconds.
 func TestDrillOutageEnds(t *testing.T) {
 	besideOthers(t)
@@ -166,9 +166,7 @@ func TestDrillOutageEnds(t *testing.T) {
 				t.Fatalf("the drill is not shown: %s%s", w.do("cell", "status").out, &p.stderr)
 			}
 		}
-		if r := w.do("--timeout", "1s", "put", "/ls/local/x", "y"); r.code != 69 {
-			t.Errorf("in an outage, put: exit %d %s", r.code, r.err)
-		}
+		w.do("--timeout", "1s", "put", "/ls/local/x", "y").exits(t, 69, "in an outage, put")
 		failIf(t, w.do("--timeout", "1s", "drill", "failover", "--yes").code == 0, "a second drill began")
 		began := time.Now()
 		switch how {

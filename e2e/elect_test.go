@@ -75,9 +75,7 @@ func TestElect(t *testing.T) {
 	candidate("two").waitNoted(w, path, "two")
 	three := candidate("three", "--priority", "3")
 	three.waitFor("primary", 20*time.Second) // one gives way to a higher priority, and two is passed over
-	if code := one.wait(20 * time.Second); code != 5 {
-		t.Errorf("one gave way with exit %d, want its command's own 5; stderr %s", code, &one.stderr)
-	}
+	one.exits(t, 20*time.Second, 5, "the one that gave way, by its own command")
 	second := observer.waitPrimary("three", 20*time.Second, names("three:80"))
 	failIf(t, second.Token <= first.Token, "token %d after %d", second.Token, first.Token)
 
@@ -110,13 +108,9 @@ func TestSequencerFile(t *testing.T) {
 	holder := w.ctl("acquire", w.path("a"), "--sequencer-file", file, "--", "sh", "-c", `[ "$(cat "$0")" = "$CHUBBY_SEQUENCER" ] && echo equal; exec sleep 600`, file)
 	holder.waitFor("equal", 20*time.Second)
 	text := must(os.ReadFile(file))(t)
-	if r := w.do("sequencer", "check", strings.TrimSpace(string(text))); r.code != 0 {
-		t.Errorf("sequencer check: exit %d, %s", r.code, r.err)
-	}
+	w.do("sequencer", "check", strings.TrimSpace(string(text))).exits(t, 0, "sequencer check")
 	w.must("lock", "break", w.path("a"), "--reason", "drill", "--yes")
-	if code := holder.wait(20 * time.Second); code != 74 {
-		t.Errorf("exit %d, want 74; stderr %s", code, &holder.stderr)
-	}
+	holder.exits(t, 20*time.Second, 74, "in the end")
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file is still there: %v", err)
 	}
@@ -151,13 +145,9 @@ func TestSixSteps(t *testing.T) {
 		case <-time.After(patience(20 * time.Second)):
 			t.Fatalf("the observer heard nothing of primary %s", who)
 		}
-		if r := w.do("sequencer", "check", sequencer); r.code != 0 {
-			t.Errorf("the primary's sequencer: exit %d, %s", r.code, r.err)
-		}
+		w.do("sequencer", "check", sequencer).exits(t, 0, "the primary's sequencer")
 		for _, old := range past {
-			if r := w.do("sequencer", "check", old); r.code != 3 {
-				t.Errorf("the sequencer of an earlier primary: exit %d, want 3: %s", r.code, r.err)
-			}
+			w.do("sequencer", "check", old).exits(t, 3, "the sequencer of an earlier primary")
 		}
 		past = append(past, sequencer)
 		_ = primary.cmd.Process.Signal(syscall.SIGINT) // so that the next candidate is elected

@@ -112,9 +112,7 @@ func TestAllKilled(t *testing.T) {
 	}
 	stopIf(t, read.code != 0 || read.out != "before", "cat: exit %d, %q\n%s", read.code, read.out, read.err)
 	t.Logf("served again %v after kill -9 of all five (restarted after 2 s)", time.Since(began).Round(time.Millisecond))
-	if r := w.do("sequencer", "check", line.Sequencer); r.code != 0 {
-		t.Errorf("the holder's sequencer: exit %d, %s", r.code, r.err)
-	}
+	w.do("sequencer", "check", line.Sequencer).exits(t, 0, "the holder's sequencer")
 	locks := w.must("-o", "json", "locks", "/ls/local/held")
 	if !strings.Contains(locks, line.Session) || !strings.Contains(locks, fmt.Sprint(line.Token)) {
 		t.Errorf("the lock's holder is another: %s", locks)
@@ -145,9 +143,7 @@ func TestMajorityStopped(t *testing.T) {
 	}
 	waiting := w.ctl("--timeout", patience(20*time.Second).String(), "put", "/ls/local/other", "four")
 	back := w.serve("r3")
-	if code := waiting.wait(20 * time.Second); code != 0 {
-		t.Errorf("when one came back: exit %d\n%s", code, &waiting.stderr)
-	}
+	waiting.exits(t, 20*time.Second, 0, "when one came back")
 	equal(t, w.must("cat", "/ls/local/other"), "four", "the file says %q")
 	if got := w.must("cat", "/ls/local/file"); got != "two" && got != "three" {
 		t.Errorf("the file says %q, which nobody wrote", got)

@@ -102,9 +102,7 @@ func TestFollowersOutliveASuspend(t *testing.T) {
 	equal(t, runs(), told+" contents-modified", "CMD ran for %s")
 	for _, p := range []*process{watch, members, observer} {
 		noErr(t, p.cmd.Process.Signal(syscall.SIGINT))
-		if code := p.wait(30 * time.Second); code != 0 {
-			t.Errorf("%s: exit %d after Ctrl-C; %s", p.cmd, code, &p.stderr)
-		}
+		p.exits(t, 30*time.Second, 0, p.cmd)
 	}
 }
 
@@ -131,9 +129,7 @@ func TestSlowHookIsNotRunForEachChange(t *testing.T) {
 		seen[line] = true
 	}
 	noErr(t, watch.cmd.Process.Signal(syscall.SIGINT))
-	if code := watch.wait(30 * time.Second); code != 0 {
-		t.Errorf("exit %d after Ctrl-C; %s", code, &watch.stderr)
-	}
+	watch.exits(t, 30*time.Second, 0, "after Ctrl-C")
 }
 
 // The hook of the help keeps a file, and does not destroy it when the watched one is deleted, or is not text any more.
@@ -196,8 +192,6 @@ func TestStandbyRetries(t *testing.T) {
 	}
 	w.must("queue", "put", items, "work")
 	for _, p := range all {
-		if code := p.wait(time.Minute); code != 0 {
-			t.Errorf("%s: exit %d, %s", p.cmd, code, &p.stderr)
-		}
+		p.exits(t, time.Minute, 0, p.cmd)
 	}
 }

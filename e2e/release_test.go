@@ -99,7 +99,7 @@ func unpack(archive string) (dir string, err error) {
 	}
 }
 
-// replaceFile gives a file contents, unless it has them. Whoever reads it meanwhile, as
+// replaceFile gives a file contents, unless it has them. A reader meanwhile, such as
 // another run of the test, finds the old contents or the new ones.
 func replaceFile(name string, text []byte) error {
 	if has, err := os.ReadFile(name); err == nil && bytes.Equal(has, text) {
@@ -287,7 +287,5 @@ func TestREADMEProgram(t *testing.T) {
 		t.Errorf("another holds the lock, and the program has not waited:\n%s", &p.stderr)
 	}
 	report(t, l.Release(ctx))
-	if code := p.wait(20 * time.Second); code != 0 {
-		t.Errorf("exit %d\n%s%s", code, &p.stdout, &p.stderr)
-	}
+	p.exits(t, 20*time.Second, 0, "in the end")
 }

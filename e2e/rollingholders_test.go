@@ -93,9 +93,7 @@ func (h *holders) check(t *testing.T, released release) {
 	}
 	for _, seq := range []string{h.lock.Sequencer().String(), h.line.Sequencer} {
 		report(t, h.client.CheckSequencer(ctx, seq), "a holder's sequencer")
-		if r := h.cell.ctlOf(released, "sequencer", "check", seq); r.code != 0 {
-			t.Errorf("a holder's sequencer, for the release's chubbyctl: exit %d, %s", r.code, r.err)
-		}
+		h.cell.ctlOf(released, "sequencer", "check", seq).exits(t, 0, "a holder's sequencer, for the release's chubbyctl")
 	}
 	locks := must(h.client.Cell().Locks(ctx, heldDir))(t)
 	want := map[string]string{
@@ -227,7 +225,7 @@ func (g *guardWitness) check() {
 	}
 }
 
-// checkMasters makes each replica the master in turn, and compares what they tell of the cell. The state hash is one of
+// checkMasters makes each replica the master in turn, and compares what they say about the cell. The state hash is one of
 // the log and of a few numbers; this sees each field that clients can see. It needs a cell in which nobody changes
 // anything, and a client without a cache.
 func (r *rollingCell) checkMasters(c *client.Client) {

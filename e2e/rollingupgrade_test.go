@@ -224,9 +224,7 @@ func TestRequestIDsAtTheRelease(t *testing.T) {
 	t.Parallel()
 	r := startRollingCell(t, lastRelease(t))
 	defer r.end()
-	if got := r.ctlOf(thisVersion(), "put", "/ls/local/file", "text"); got.code != 0 {
-		t.Errorf("a write at a replica of the release: exit %d, %s", got.code, got.err)
-	}
+	r.ctlOf(thisVersion(), "put", "/ls/local/file", "text").exits(t, 0, "a write at a replica of the release")
 	got := r.ctlOf(thisVersion(), "-o", "json", "cat", "/ls/local/none")
 	if got.code == 0 || !regexp.MustCompile(`"request":"[0-9a-f]{16}"`).MatchString(got.out+got.err) {
 		t.Errorf("a read of what is not there: exit %d, %s%s", got.code, got.out, got.err)

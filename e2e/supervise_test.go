@@ -119,9 +119,7 @@ func TestLossDrill(t *testing.T) {
 	least := time.Hour
 	for _, d := range drills {
 		least = min(least, d.passes(time.Minute))
-		if code := d.ctl.wait(30 * time.Second); code != 74 {
-			t.Errorf("%s: exit %d, want 74; stderr %s", d.path, code, &d.ctl.stderr)
-		}
+		d.ctl.exits(t, 30*time.Second, 74, d.path)
 	}
 	t.Logf("%d of %d gone before the lock passed on, the last of them %v before", len(drills), len(drills), least.Round(time.Millisecond))
 }
@@ -147,9 +145,7 @@ func TestShortCut(t *testing.T) {
 		noErr(t, d.ctl.cmd.Process.Signal(syscall.SIGTERM))
 	}
 	for _, d := range drills {
-		if code := d.ctl.wait(30 * time.Second); code != 0 {
-			t.Errorf("%s: exit %d, want the command's own 0; stderr %s", d.path, code, &d.ctl.stderr)
-		}
+		d.ctl.exits(t, 30*time.Second, 0, d.path)
 		d.passes(30 * time.Second)
 	}
 }
@@ -260,9 +256,7 @@ func TestShellUnderALock(t *testing.T) {
 	s.shows("<in> ", 10*time.Second)
 	s.types("kill -9 %1; fg; echo job$((1+2))\n") // wait does not wait for a job that is stopped, which it is until its end has been seen
 	s.shows("job3", 10*time.Second)
-	if r := w.do("acquire", w.path("sh"), "--try", "--", "true"); r.code != 75 {
-		t.Errorf("the lock is not held: exit %d, %s", r.code, r.err)
-	}
+	w.do("acquire", w.path("sh"), "--try", "--", "true").exits(t, 75, "the lock is not held")
 	s.types("exit 9\n")
 	s.shows("outer=9", 20*time.Second)
 	w.must("acquire", w.path("sh"), "--try", "--", "true")

@@ -209,7 +209,7 @@ func (c *collector) which(is func(sentSpan) bool) (list []sentSpan) {
 	return list
 }
 
-// text returns an attribute as text, "" if there is none; of a list the first.
+// text returns an attribute as text, or ""; of a list the first.
 func text(attributes []*commonpb.KeyValue, key string) string {
 	for _, a := range attributes {
 		if a.GetKey() != key {

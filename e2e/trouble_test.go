@@ -180,9 +180,7 @@ func TestDevStops(t *testing.T) {
 	w.must("put", "/ls/local/file", "kept")
 	pids := w.replicas()
 	noErr(t, w.dev.cmd.Process.Signal(os.Interrupt))
-	if code := w.dev.wait(20 * time.Second); code != 0 {
-		t.Errorf("after Ctrl-C: exit %d\n%s", code, &w.dev.stderr)
-	}
+	w.dev.exits(t, 20*time.Second, 0, "after Ctrl-C")
 	for id, r := range pids {
 		failIf(t, syscall.Kill(r.PID, 0) == nil, "%s still runs", id)
 	}
