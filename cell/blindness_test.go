@@ -240,7 +240,7 @@ func (w *rights) answer(method protoreflect.MethodDescriptor, request proto.Mess
 	return strings.Join(strings.Fields(prototext.Format(reply)), " ")
 }
 
-// Whoever has some right to a node or to its directory is told why a path cannot be opened; to others, all refusals
+// A caller with some right to a node or to its directory hears why a path cannot be opened; to others, all refusals
 // are the same. An operator is told everything.
 func TestNamesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

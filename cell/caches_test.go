@@ -136,9 +136,7 @@ func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
 
 // Decision 10: the master does not extend the session of a client that delays a change for longer than SlowClient.
 func TestSlowClientIsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
+	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.SlowClient = time.Second })
 		const path = "/ls/local/f"
 		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)

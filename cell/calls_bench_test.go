@@ -18,8 +18,7 @@ func BenchmarkCalls(b *testing.B) {
 	defer cl.Close(b.Context())
 	open := func(path string, o client.OpenOptions) *client.Handle {
 		o.Read, o.Write, o.Create = true, true, client.File
-		h := must(cl.Open(b.Context(), path, o))(b)
-		return h
+		return must(cl.Open(b.Context(), path, o))(b)
 	}
 	h := open("/ls/local/f", client.OpenOptions{})
 	keeper := open("/ls/local/kept", client.OpenOptions{CacheLock: true})

@@ -23,10 +23,18 @@ func inCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *cellte
 // fail, and is the cheapest: there are no heartbeats.
 func inCellOf(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell), edits ...func(*cell.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		test(t, ctx, celltest.Start(t, replicas, edits...))
+	})
+}
+
+// inBubble runs a test in a bubble of virtual time, and gives it a context with that timeout.
+func inBubble(t *testing.T, timeout time.Duration, test func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		test(t, ctx)
 	})
 }
 
@@ -51,14 +59,12 @@ func dial(t *testing.T, ctx context.Context, c *celltest.Cell, host string, cfg 
 
 func open(t *testing.T, ctx context.Context, c *client.Client, path string, delay time.Duration) *client.Handle {
 	t.Helper()
-	h := must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delay}))(t)
-	return h
+	return must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delay}))(t)
 }
 
 func acquire(t *testing.T, ctx context.Context, h *client.Handle) *client.Lock {
 	t.Helper()
-	l := must(h.Acquire(ctx, api.Exclusive))(t)
-	return l
+	return must(h.Acquire(ctx, api.Exclusive))(t)
 }
 
 // must returns what a call returned that had to succeed: must(f())(t).

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -57,9 +56,7 @@ func noScript(t *testing.T, path string, a answer) {
 // inConsoleCell runs a test in a bubble, with a cell of three replicas with consoles, without certificates.
 func inConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		cs := &consoles{}
 		defer cs.close()
 		test(t, ctx, celltest.Start(t, 3, cs.edit), cs)
@@ -190,9 +187,7 @@ func TestConsoleOwnHost(t *testing.T) {
 	inConsoleCell(t, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
 		b := cs.open(t, "r1", nil)
 		for host, code := range map[string]int{"localhost": 200, "127.0.0.1:7441": 200, "[::1]:7441": 200, "evil.example": 421, "evil.example:7441": 421, "10.0.0.1": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421} {
-			if a := b.get("/console/", func(q *http.Request) { q.Host = host }); a.code != code {
-				t.Errorf("%s: status %d, want %d", host, a.code, code)
-			}
+			b.get("/console/", func(q *http.Request) { q.Host = host }).is(t, code, host)
 		}
 	})
 }

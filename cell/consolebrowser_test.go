@@ -134,6 +134,12 @@ type answer struct {
 	body   string
 }
 
+// is fails the test unless the answer has that status.
+func (a answer) is(t testing.TB, code int, what string) {
+	t.Helper()
+	failIf(t, a.code != code, "%s: status %d, want %d\n%s", what, a.code, code, a.body)
+}
+
 func (b *browser) do(method, path string, form url.Values, edits ...func(*http.Request)) answer {
 	b.t.Helper()
 	var body io.Reader

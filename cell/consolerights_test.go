@@ -269,12 +269,8 @@ func TestConsoleLogin(t *testing.T) {
 		body := b.page("/console/")
 		failIf(t, !strings.Contains(body, ">ops<"), "the page does not say who looks at it:\n%s", body)
 		stolen := b.jar.Cookies(&url.URL{Scheme: "https", Host: "r1", Path: "/"})
-		if a := (b.do(http.MethodPost, "/console/logout", url.Values{"csrf": {csrf(t, body)}})); a.code != http.StatusSeeOther {
-			t.Errorf("the logout: status %d", a.code)
-		}
-		if a := b.get("/console/", func(q *http.Request) { q.AddCookie(stolen[0]) }); a.code != http.StatusSeeOther {
-			t.Errorf("after the logout: status %d", a.code)
-		}
+		b.do(http.MethodPost, "/console/logout", url.Values{"csrf": {csrf(t, body)}}).is(t, http.StatusSeeOther, "the logout")
+		b.get("/console/", func(q *http.Request) { q.AddCookie(stolen[0]) }).is(t, http.StatusSeeOther, "after the logout")
 		text, err := os.ReadFile(filepath.Join(c.audits, audit.RefusedFile("r1")))
 		if err != nil || !strings.Contains(string(text), `"call":"Authenticate"`) || strings.Contains(string(text), good) {
 			t.Errorf("the audit log: %v\n%s", err, text)
@@ -287,9 +283,7 @@ func TestConsoleLoginsEnd(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
 		is := func(what string, b *browser, code int) {
 			t.Helper()
-			if a := b.get("/console/locks"); a.code != code {
-				t.Errorf("%s: status %d, want %d", what, a.code, code)
-			}
+			b.get("/console/locks").is(t, code, what)
 		}
 		short := c.open(t, "r1", c.secure(t, ""))
 		if a := (short.do(http.MethodPost, "/console/login", url.Values{"csrf": {csrf(t, short.page("/console/login"))}, "token": {c.raw("ops", time.Minute)}})); a.code != 303 {

@@ -27,9 +27,7 @@ const minutes = 3*time.Minute + 20*time.Second
 // rotted runs a test in a cell of that many replicas, with data in dir, that hold "contents" in a file.
 func rotted(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, dir string)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		dir := t.TempDir()
 		c := celltest.Start(t, replicas, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
 		write(t, ctx, c, "contents")

@@ -100,7 +100,7 @@ func (c *tokenCell) overFrames(t *testing.T, ctx context.Context, s stranger) gr
 	return l
 }
 
-// Whoever has not said who he is, or cannot, is refused by every call of the protocol, with the same code and without a
+// Every call of the protocol refuses a caller that has not said who it is, or cannot, with the same code and without a
 // word about what there is, also if he knows somebody's session and handle.
 func TestDoor(t *testing.T) {
 	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {

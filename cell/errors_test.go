@@ -69,8 +69,7 @@ func (w *wire) open(c *pb.Caller, path string, edit func(*pb.OpenRequest)) ([]by
 
 func (w *wire) file(c *pb.Caller, path string) []byte {
 	w.t.Helper()
-	h := must(w.open(c, path, nil))(w.t)
-	return h
+	return must(w.open(c, path, nil))(w.t)
 }
 
 // Every code of the closed list reaches a client over the wire, with the operation, the replica that answered, and what

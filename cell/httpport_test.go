@@ -121,7 +121,7 @@ func TestNoBodyIsReadAtTheHTTPPort(t *testing.T) {
 
 var date = regexp.MustCompile(`Date: [^\r]*\r\n`)
 
-// TestHTTPPortAnswersItsTableOnly tries all endpoints, and what is none, by every method and protocol. Refusals are
+// TestHTTPPortAnswersItsTableOnly tries all endpoints, and other paths, by every method and protocol. Refusals are
 // the same byte by byte, whatever was asked.
 func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 	r, address := startHTTPPort(t, hastened)

@@ -111,9 +111,7 @@ func TestIdleConnections(t *testing.T) {
 // The replica closes a refused connection although its client leaves it open,
 // and continues to serve an existing session.
 func TestRefusedConnectionsAreClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
+	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.MaxConnectionsPerAddress = 1 })
 		dial(t, ctx, c, "host", client.Config{OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
 		more, master := endsFrom(c, "host"), c.Master()+":7421"
@@ -131,9 +129,7 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 // The library tries again what a replica refuses because of its rate, after its usual pauses: a program that asks for more than
 // it may is served as fast as it may, and its session lives.
 func TestRefusedForTheirRateIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
+	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
 		const rate, calls = 20, 400
 		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.MaxCallsPerAddress = rate })
 		cl := dial(t, ctx, c, "host", client.Config{NoCache: true, OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -22,9 +21,7 @@ import (
 // second, as one with very many sessions would.
 func inLoaded(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		test(t, ctx, celltest.Start(t, 3, func(cfg *cell.Config) { cfg.KeepAlives = 2 }))
 	})
 }

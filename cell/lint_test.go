@@ -147,8 +147,7 @@ func TestLintTellsNobodyOfOtherNodes(t *testing.T) {
 		noErr(t, err)
 		must(open(t, ctx, operator, "/ls/local/acl/operators", 0).SetContents(ctx, []byte("operator\n")))(t)
 		read := func(path string) *client.Handle {
-			h := must(member.Open(ctx, path, client.OpenOptions{Read: true}))(t)
-			return h
+			return must(member.Open(ctx, path, client.OpenOptions{Read: true}))(t)
 		}
 		secret, public := read("/ls/local/secret"), read("/ls/local/public")
 		poll(t, ctx, secret)

@@ -97,8 +97,7 @@ func TestReadersAndWriters(t *testing.T) {
 			handles[i] = open(t, ctx, dial(t, ctx, c, fmt.Sprint("h", i), client.Config{}), "/ls/local/lock", 0)
 		}
 		shared := func(i int) *client.Lock {
-			l := must(handles[i].Acquire(ctx, api.Shared))(t)
-			return l
+			return must(handles[i].Acquire(ctx, api.Shared))(t)
 		}
 		a, b := shared(0), shared(1)
 		failIf(t, a.Token() != b.Token(), "two readers that share the lock have tokens %d and %d", a.Token(), b.Token())

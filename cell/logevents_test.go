@@ -53,9 +53,7 @@ func names(lines []logLine) (list []string) {
 // the level and the fields that docs/logs.md has for it.
 func inLoggedCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged), edits ...func(*cell.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		log := &logged{}
 		c := celltest.Start(t, replicas, append([]func(*cell.Config){log.to}, edits...)...)
 		t.Cleanup(func() { checkLogTables(t, log) })

@@ -199,9 +199,7 @@ func (l *logged) String() string {
 
 // The log has no line for a session that its client closes. For one that ends otherwise, the log says whose it was.
 func TestLogOfEndedSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		log := &logged{}
 		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 		closed := dial(t, ctx, c, "closed", client.Config{As: "alice"})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/session"
@@ -45,58 +43,6 @@ func TestLocksSurviveFailOver(t *testing.T) {
 		report(t, cl.CheckSequencer(ctx, held.Sequencer().String()))
 		report(t, held.Release(ctx))
 	})
-}
-
-// Every change happens exactly once, though replies are lost all the time and masters change. Each write draws one
-// number from the cell's counter, and nothing else does meanwhile (decision 13).
-func TestExactlyOnce(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		c.Slow("writer", 3*time.Millisecond)
-		h := open(t, ctx, dial(t, ctx, c, "writer", client.Config{}), "/ls/local/counter", 0)
-		first := firstWrite(t, ctx, h)
-		chaos, stop := context.WithCancel(ctx)
-		var breaking sync.WaitGroup
-		kills := 0
-		breaking.Go(func() {
-			r := rand.New(rand.NewPCG(1, 1))
-			for i := 0; chaos.Err() == nil; i++ {
-				time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
-				c.Reset("writer") // so that answers are lost: Cut only delays them
-				time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
-				c.Heal("writer")
-				if i%25 == 24 {
-					kills++
-					master := c.Master()
-					c.Kill(master)
-					c.Restart(master)
-				}
-			}
-		})
-		const writers = 4
-		each := 250
-		if *full {
-			each = 2000
-		}
-		var writing sync.WaitGroup
-		for range writers {
-			writing.Go(func() {
-				for range each {
-					if _, err := h.SetContents(ctx, []byte("x")); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		writing.Wait()
-		stop()
-		breaking.Wait()
-		failIf(t, kills == 0, "no master was killed")
-		stat, err := h.Stat(ctx)
-		if err != nil || stat.Content != first+api.Generation(writers*each) {
-			t.Errorf("%d writes took effect %d times (%v)", writers*each, stat.Content-first, err)
-		}
-	}, cell.RefuseEntries)
 }
 
 // The ephemeral nodes of a session end with it (Chubby §2.3); a session that closes releases its locks at once.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -22,9 +21,7 @@ import (
 // 5). It is like a paused process that has not read its clock since: its election timeout, which is also its leader
 // lease in Raft, is made so long that it still considers itself the leader.
 func TestDeposedMaster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		var believing atomic.Bool
 		believing.Store(true)
 		c := celltest.Start(t, 5, func(cfg *cell.Config) {
@@ -175,9 +172,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 
 // While writes go on, each of several hand-overs succeeds, and no write is refused finally.
 func TestTransfersUnderLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 5)
 		stop, failed := make(chan struct{}), make(chan error, 4)
 		for range 4 {

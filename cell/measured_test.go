@@ -185,9 +185,7 @@ func TestQuotasAreMeasured(t *testing.T) {
 // What a take-over takes is measured part by part: the first two are the whole, and the others begin then. One client cannot
 // be reached, so the caches take a cache lease.
 func TestTakeoverIsMeasuredByPhase(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
+	inBubble(t, 5*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 3)
 		near, far := dial(t, ctx, c, "near", client.Config{}), dial(t, ctx, c, "far", client.Config{})
 		open(t, ctx, near, "/ls/local/file", 0)
@@ -218,9 +216,7 @@ func TestTakeoverIsMeasuredByPhase(t *testing.T) {
 // If the only session that outlived the master is dead, there is no first lease: none is waited for when it has ended, and that of a client that
 // comes hours later is no part of the take-over.
 func TestNoFirstLeaseOfADeadSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 3)
 		dial(t, ctx, c, "far", client.Config{})
 		c.Cut("far")

@@ -70,7 +70,7 @@ func TestNewcomersAreFollowedByThoseThatWereAway(t *testing.T) {
 	}
 }
 
-// Two replicas of five are cut off while the three others are replaced, so that they know none of those that are left. They find their way, whoever is down then.
+// Two replicas of five are cut off while the three others are replaced, so that they know none of those that are left. They find their way, and any one may be down then.
 func TestAllThatAReplicaKnowsHaveLeft(t *testing.T) {
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		master := c.Master()

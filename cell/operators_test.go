@@ -102,7 +102,7 @@ func TestOperators(t *testing.T) {
 	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 }
 
-// The first entry of a cell names its operators, and no later one does, also if everybody was restarted and whoever is elected has applied nothing yet: a
+// The first entry of a cell names its operators, and no later one does, also if everybody was restarted and the elected replica has applied nothing yet: a
 // replica of an older version could not read it.
 func TestOperatorsAreToldOnce(t *testing.T) {
 	var told atomic.Int32

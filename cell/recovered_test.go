@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -29,8 +28,7 @@ func recoverFrom(t *testing.T, ctx context.Context, directories ...string) *back
 	state := must(list[0].State(ctx, nil))(t)
 	var out bytes.Buffer
 	noErr(t, backup.Write(&out, state, time.Now().Unix(), list[0].Replica))
-	b := must(backup.Read(&out))(t)
-	return b
+	return must(backup.Read(&out))(t)
 }
 
 // movedLocks is a cell that goes on after one of its replicas has stopped: locks move on, which that replica does not know. Then
@@ -106,9 +104,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 // thousand.
 func TestForcedRecovery(t *testing.T) {
 	locks := manyLocks()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		guard := guardOf(t, ctx)
 		m := &movedLocks{ctx: ctx, guardsSay: func(text string) error { _, err := guard.Check(ctx, text); return err }}
 		m.loseAfter(t, locks)

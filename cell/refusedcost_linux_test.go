@@ -80,7 +80,7 @@ func costOf(t *testing.T, do func()) cost {
 	return cost{after - memory, later - processor}
 }
 
-// A call that is refused costs little more than to send it, whoever makes it, whichever it is, over both transports, and whatever its request is made
+// A call that is refused costs little more than to send it, from any caller, of any kind, over both transports, and whatever its request is made
 // of.
 func TestRefusedCallsCostLittle(t *testing.T) {
 	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {

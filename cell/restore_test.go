@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -26,8 +25,7 @@ func takeBackup(t *testing.T, ctx context.Context, c *client.Client) *backup.Bac
 	t.Helper()
 	var out bytes.Buffer
 	noErr(t, c.Cell().Backup(ctx, &out))
-	b := must(backup.Read(&out))(t)
-	return b
+	return must(backup.Read(&out))(t)
 }
 
 // sourceOf is a backup as a source of a restore.
@@ -42,8 +40,7 @@ func guardOf(t *testing.T, ctx context.Context) *sequencer.Guard {
 	t.Helper()
 	store := must(sequencer.OpenFileStore(filepath.Join(t.TempDir(), "seen")))(t)
 	t.Cleanup(func() { _ = store.Close() })
-	g := must(sequencer.NewGuard(ctx, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/local"), Store: store}))(t)
-	return g
+	return must(sequencer.NewGuard(ctx, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/local"), Store: store}))(t)
 }
 
 // admit has a guard see a sequencer, and reports whether it lets it in.
@@ -201,9 +198,7 @@ func TestRestoreWaitsForHolders(t *testing.T) {
 // A cell is lost, and its backup is restored into a new one, of another id: guards that have seen the tokens of the lost cell go on with the new
 // one's, and let in no earlier one. The new cell goes on over restarts of its replicas.
 func TestRestoreIntoAnotherCell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		guard := guardOf(t, ctx)
 		lost := celltest.Start(t, 1)
 		holder := dial(t, ctx, lost, "holder", client.Config{})

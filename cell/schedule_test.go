@@ -65,7 +65,7 @@ func (s *shelf) Remove(_ context.Context, name string) error {
 	return os.Remove(filepath.Join(s.dir, name))
 }
 
-// A master takes backups by the time of the last one, whoever was the master then, keeps the newest ones, and touches nothing
+// A master takes backups by the time of the last one, under any master, keeps the newest ones, and touches nothing
 // else. While the place is gone, it tries again.
 func TestScheduledBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,12 +12,16 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/fxamacker/cbor/v2"
 	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // storeEntry appends an entry with that data to a log.
@@ -134,4 +139,107 @@ func TestWhatAnErrorOfTheLogMeans(t *testing.T) {
 			t.Errorf("%v: %v, want %v", err, got, want)
 		}
 	}
+}
+
+// A stop ends in bounded time, even if a disk operation hangs, and reports it:
+// the process that waits for it has to end.
+func TestStopEndsThoughTheDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		r := &Replica{
+			cfg: Config{ID: "r1", Data: "d"}, handing: make(chan struct{}, 1), epochsEnded: make(chan struct{}), done: make(chan struct{}),
+			cancel: func(error) {}, clients: wire.NewServer(wire.Config{}),
+		}
+		r.logs, r.log = newLogQueue(slog.New(slog.DiscardHandler))
+		close(r.epochsEnded)
+		r.work.Go(func() { <-hangs })
+		late := errors.New("it is late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, late)
+		defer cancel()
+		began, stopped := time.Now(), make(chan error, 1)
+		go func() { stopped <- r.Stop(ctx) }()
+		select {
+		case err := <-stopped:
+			if took := time.Since(began); !errors.Is(err, late) || took < 10*time.Second {
+				t.Errorf("it stopped after %v: %v", took, err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it does not return")
+		}
+		close(hangs)
+		<-r.Done()
+		report(t, r.Stop(t.Context()), "once it has stopped")
+	})
+}
+
+// A stopping master that finds no replica to hand over to does not stay the leader while it waits
+// for its clients: the others elect another.
+func TestStopDoesNotKeepTheMastership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dial func(string, time.Duration) (net.Conn, error)
+		replicas := startCell(t, 3, func(cfg *Config) {
+			if cfg.ID == "r1" {
+				dial = cfg.Dial
+			}
+		})
+		was := masterOf(replicas)
+		conn, err := grpc.NewClient("passthrough:///"+was+":client", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(_ context.Context, address string) (net.Conn, error) { return dial(address, time.Second) }))
+		noErr(t, err)
+		defer func() { _ = conn.Close() }()
+		if _, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, pb.Cell_Locate_FullMethodName); err != nil { // sends no request
+			t.Fatal(err)
+		}
+		if _, err := pb.NewCellClient(conn).Locate(t.Context(), &pb.LocateRequest{}); err != nil { // the replica has read the stream's beginning, too
+			t.Fatal(err)
+		}
+		replicas[was].prober.Close() // so that no replica answers
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began, stopped := time.Now(), make(chan error, 1)
+		go func() { stopped <- replicas[was].Stop(ctx) }()
+		testbed.Await(t, "another master", func() bool { is := masterOf(replicas); return is != "" && is != was })
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the cell had no other master for %v", took)
+		}
+		report(t, <-stopped)
+	})
+}
+
+// A replica does not end for what a slow disk takes, nor only after very many minutes.
+func TestDiskStallHasBounds(t *testing.T) {
+	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}}
+	if whole, err := cfg.complete(); err != nil || whole.DiskStall != DefaultDiskStall {
+		t.Errorf("the default is %v, %v", whole.DiskStall, err)
+	}
+	for stall, ok := range map[time.Duration]bool{
+		MinDiskStall: true, MinDiskStall - 1: false, MaxDiskStall: true, MaxDiskStall + 1: false, -1: false,
+	} {
+		cfg.DiskStall = stall
+		if err := cfg.Check(); (err == nil) != ok {
+			t.Errorf("%v: %v", stall, err)
+		}
+	}
+}
+
+// What is configured is what the watch over the disk goes by.
+func TestDiskStallReachesTheStores(t *testing.T) {
+	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}, DiskStall: 7 * time.Minute}
+	whole := must(cfg.complete())(t)
+	r := &Replica{cfg: whole, log: slog.New(slog.DiscardHandler)}
+	equal(t, r.storeOptions().Stall, cfg.DiskStall, "the stores are opened with %v")
+}
+
+// A replica that hangs in its disk is given up only after the watch over the disk has said why.
+func TestStopOutlastsADiskThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Replica{cfg: Config{ID: "r1", Data: "x", DiskStall: MaxDiskStall}, done: make(chan struct{})}
+		r.once.Do(func() {}) // what Stop does hangs
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		if err, took := r.Stop(ctx), time.Since(began); err == nil || took <= MaxDiskStall {
+			t.Errorf("after %v: %v; the disk may stall for %v", took, err, MaxDiskStall)
+		}
+	})
 }

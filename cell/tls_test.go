@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -88,9 +87,7 @@ type tlsCell struct {
 // inTLSCell runs a test in a bubble, with a cell of three replicas with certificates.
 func inTLSCell(t *testing.T, test func(t *testing.T, ctx context.Context, c tlsCell), edits ...func(*cell.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := tlsCell{clients: newAuthority(t), replicas: newAuthority(t), crl: filepath.Join(t.TempDir(), "ca.crl")}
 		c.clients.revoke(c.crl)
 		c.Cell = celltest.Start(t, 3, append([]func(*cell.Config){func(cfg *cell.Config) {
@@ -118,7 +115,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// Whoever has no certificate that counts is refused, with a reason, and learns nothing else; also while other replicas are down.
+// The cell refuses callers without a valid certificate, with a reason, and tells them nothing else; also while other replicas are down.
 func TestTLSRefusesStrangers(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		other := newAuthority(t)

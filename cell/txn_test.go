@@ -16,11 +16,10 @@ import (
 // putText writes a file.
 func putText(t *testing.T, ctx context.Context, c *client.Client, path, contents string) api.Stat {
 	t.Helper()
-	stat := must(c.Put(ctx, path, []byte(contents)))(t)
-	return stat
+	return must(c.Put(ctx, path, []byte(contents)))(t)
 }
 
-// contentsOf returns what is in a file; "absent" if there is none.
+// contentsOf returns what is in a file; "absent" without a file.
 func contentsOf(t *testing.T, ctx context.Context, c *client.Client, path string) string {
 	t.Helper()
 	contents, _, err := c.Get(ctx, path)
@@ -139,30 +138,8 @@ func TestRefusedTxnDoesNothing(t *testing.T) {
 	})
 }
 
-// The quotas count what the operations together need, and what one of them gives back is there for the next.
-func TestTxnQuota(t *testing.T) {
-	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		cl := dial(t, ctx, c, "a", client.Config{})
-		noErr(t, cl.MkdirAll(ctx, "/ls/local/d"))
-		noErr(t, cl.SetDirectoryQuota(ctx, "/ls/local/d", 2, 10))
-		putText(t, ctx, cl, "/ls/local/d/a", "12345")
-		if _, err := cl.Txn().Create("/ls/local/d/b", []byte("123")).Create("/ls/local/d/c", []byte("123")).Commit(ctx); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("one node too many: %v", err)
-		}
-		if _, err := cl.Txn().Put("/ls/local/d/b", []byte("123")).Put("/ls/local/d/a", []byte("12345678")).Commit(ctx); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("one byte too many: %v", err)
-		}
-		if is := contentsOf(t, ctx, cl, "/ls/local/d/b") + contentsOf(t, ctx, cl, "/ls/local/d/a"); is != "absent12345" {
-			t.Errorf("the refused ones have left %q", is)
-		}
-		if _, err := cl.Txn().Delete("/ls/local/d/a").Put("/ls/local/d/b", []byte("12345")).Put("/ls/local/d/c", []byte("12345")).Commit(ctx); err != nil {
-			t.Errorf("what fits: %v", err)
-		}
-	})
-}
-
-// Whoever may not look at a file learns nothing of it from the error of a condition or of an operation, not even
-// whether it is there; whoever may write it learns as much as from a Put.
+// A caller that may not look at a file learns nothing of it from the error of a condition or of an operation, not even
+// whether it is there; one that may write it learns as much as from a Put.
 func TestTxnTellsNothingWithoutARight(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		root, eve := as(t, ctx, c, "root"), as(t, ctx, c, "eve")

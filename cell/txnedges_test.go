@@ -101,7 +101,7 @@ func TestPutCreatesOnASequencer(t *testing.T) {
 }
 
 // A name that is too long under the cell's own name is refused under the other, too, before anything is done: nobody
-// could be told of it, not even its author.
+// could be notified, not even its author.
 func TestAliasMakesNoLongerNames(t *testing.T) {
 	const name = "a-cell-of-a-long-name"
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -219,8 +219,7 @@ func answerIsRefused(t *testing.T, ctx context.Context, c *celltest.Cell, givenU
 	noErr(t, err)
 	defer func() { _ = process.Close() }()
 	session := func() *client.Client {
-		one := must(process.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock}))(t)
-		return one
+		return must(process.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock}))(t)
 	}
 	author := session()
 	defer func() { _ = author.Close(ctx) }()
@@ -259,7 +258,9 @@ func answerIsRefused(t *testing.T, ctx context.Context, c *celltest.Cell, givenU
 	}
 	synctest.Wait()
 	for contentsOf(t, ctx, holder, paths[0]) == "old" {
-		stopIf(t, len(done) > 0, "it ended before it was done: %v", <-done)
+		if len(done) > 0 {
+			t.Fatalf("it ended before it was done: %v", <-done)
+		}
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(givenUpAfter)

@@ -190,7 +190,7 @@ func (b *bank) transfer(ctx context.Context, amount int, receipt string) error {
 }
 
 // Many clients move money between two accounts, while masters are killed and answers lost. Each transfer that was acknowledged was
-// done once, each that was refused not at all, and whoever looks at both accounts at one moment sees one sum.
+// done once, each that was refused not at all, and every reader of both accounts at one moment sees one sum.
 func TestTransfersBetweenTwoFiles(t *testing.T) {
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const tellers, transfers, sum = 8, 12, 1000
