@@ -55,6 +55,7 @@ func TestSourceLaws(t *testing.T) {
 		{"large types say why", lawLarge},
 		{"lines fit", lawWide},
 		{"names in comments exist", lawNamed},
+		{"comments say who acts", lawWords},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.holds(t, files) })
 	}

@@ -40,23 +40,14 @@ func inAuditedCell(t *testing.T, test func(t *testing.T, ctx context.Context, c 
 				t.Fatal(files, err)
 			}
 			for _, name := range files {
-				data, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := must(os.ReadFile(name))(t)
 				for line := range strings.Lines(string(data)) {
 					var r auditRecord
-					if err := json.Unmarshal([]byte(line), &r); err != nil {
-						t.Errorf("%q: %v", line, err)
-					}
+					report(t, json.Unmarshal([]byte(line), &r), line)
 					all = append(all, r)
 				}
-				if err := os.Remove(name); err != nil {
-					t.Error(err)
-				}
-				if err := os.WriteFile(name, nil, 0o600); err != nil {
-					t.Error(err)
-				}
+				report(t, os.Remove(name))
+				report(t, os.WriteFile(name, nil, 0o600))
 			}
 			return all
 		})
@@ -103,14 +94,10 @@ func TestAudit(t *testing.T) {
 			}
 		}
 		h := open(t, ctx, root, "/ls/local/file", 0)
-		if _, err := h.SetContents(ctx, []byte("x")); err != nil {
-			t.Error(err)
-		}
+		report(t, errOf(h.SetContents(ctx, []byte("x"))))
 		acquire(t, ctx, h)
 		// Opening a list that exists, with Create, changes nothing.
-		if _, err := eve.Open(ctx, "/ls/local/acl/everyone", client.OpenOptions{Read: true, Create: client.File}); err != nil {
-			t.Error(err)
-		}
+		report(t, errOf(eve.Open(ctx, "/ls/local/acl/everyone", client.OpenOptions{Read: true, Create: client.File})))
 		if all := records(); len(all) > 0 {
 			t.Error("these are no acts of an operator:", all)
 		}
@@ -121,15 +108,11 @@ func TestAudit(t *testing.T) {
 func TestAuditOfCallsThatWereGivenUp(t *testing.T) {
 	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(c.DialFrom("eve")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer conn.Close()
 		chubby := pb.NewChubbyClient(conn)
 		session, err := chubby.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16), As: "eve"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 		c.Isolate(c.Master()) // so that no answer comes
 		var calls sync.WaitGroup
@@ -182,9 +165,7 @@ func TestAuditOfStrangers(t *testing.T) {
 		}
 		alice, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
 		session, err := pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 		if _, err := pb.NewChubbyClient(bob).Open(ctx, &pb.OpenRequest{Caller: caller, Path: "/ls/local/x"}); err == nil {
 			t.Error("bob opens in the session of alice")
@@ -196,10 +177,7 @@ func TestAuditOfStrangers(t *testing.T) {
 		synctest.Wait()
 		strangers, foreign := 0, 0
 		for _, name := range []string{"r1", "r2", "r3"} {
-			data, err := os.ReadFile(audit.RefusedFile(filepath.Join(dir, name+".log")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must(os.ReadFile(audit.RefusedFile(filepath.Join(dir, name+".log"))))(t)
 			for line := range strings.Lines(string(data)) {
 				var r auditRecord
 				if err := json.Unmarshal([]byte(line), &r); err != nil || r.Event != "refusal" {
@@ -226,9 +204,7 @@ func TestOwnSessionsAreNoActs(t *testing.T) {
 		session := func(n byte) uint64 {
 			t.Helper()
 			made, err := one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: append(make([]byte, 15), n), As: "eve"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return made.GetId()
 		}
 		for n := range byte(3) {
@@ -262,16 +238,12 @@ type caller struct {
 func callerAs(t *testing.T, ctx context.Context, c *celltest.Cell, principal string) *caller {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(c.DialFrom(principal)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	one := &caller{ChubbyClient: pb.NewChubbyClient(conn)}
 	nonce := append([]byte(principal), make([]byte, 16)...)[:16]
 	session, err := one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: nonce, As: principal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	one.who = &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 	return one
 }
@@ -294,9 +266,7 @@ func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		eve, root, owner := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root"), callerAs(t, ctx, c, "owner")
 		opened, err := owner.Open(ctx, &pb.OpenRequest{Caller: owner.who, Mutation: owner.next(), Path: "/ls/local/mine", Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_FILE, ChangeAcl: true, Acl: &pb.ACL{Change: "everyone"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		c.Isolate(c.Master()) // so that no answer comes
 		var calls sync.WaitGroup
 		for n := range uint64(1500) {
@@ -341,13 +311,9 @@ func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 				t.Errorf("it is told as if it were known: %+v", r)
 			}
 		}
-		if flood == 0 || omitted == 0 {
-			t.Errorf("%d lines of the flood, and %d that were left out", flood, omitted)
-		}
+		failIf(t, flood == 0 || omitted == 0, "%d lines of the flood, and %d that were left out", flood, omitted)
 		for _, want := range []string{"root SetQuota somebody", "owner SetACL /ls/local/mine", "owner BreakLock /ls/local/mine"} {
-			if told[want] != 1 {
-				t.Errorf("%q is not told: %v", want, told)
-			}
+			failIf(t, told[want] != 1, "%q is not told: %v", want, told)
 		}
 	})
 }

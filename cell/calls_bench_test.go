@@ -9,23 +9,16 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// BenchmarkCalls measures what one client's calls allocate, in the client and in a cell of one
-// replica together: docs/dev/allocations.md has the table. It says little of times, since
-// nothing is replicated.
+// BenchmarkCalls measures what one client's calls allocate, in the client and in a cell of one replica together:
+// docs/dev/allocations.md has the table. It says little of times, since nothing is replicated.
 func BenchmarkCalls(b *testing.B) {
 	c := celltest.Start(b, 1)
 	cl, err := client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease, NoCache: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	noErr(b, err)
 	defer cl.Close(b.Context())
 	open := func(path string, o client.OpenOptions) *client.Handle {
 		o.Read, o.Write, o.Create = true, true, client.File
-		h, err := cl.Open(b.Context(), path, o)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return h
+		return must(cl.Open(b.Context(), path, o))(b)
 	}
 	h := open("/ls/local/f", client.OpenOptions{})
 	keeper := open("/ls/local/kept", client.OpenOptions{CacheLock: true})
@@ -55,15 +48,11 @@ func BenchmarkCalls(b *testing.B) {
 	} {
 		b.Run(what.name, func(b *testing.B) {
 			for range 20 { // connections, pools and tables grow to their size
-				if err := what.call(); err != nil {
-					b.Fatal(err)
-				}
+				noErr(b, what.call())
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := what.call(); err != nil {
-					b.Fatal(err)
-				}
+				noErr(b, what.call())
 			}
 		})
 	}
@@ -73,22 +62,11 @@ func BenchmarkCalls(b *testing.B) {
 // check of the lease by the real clock; docs/performance.md has the figures.
 func BenchmarkCached(b *testing.B) {
 	c := celltest.Start(b, 1)
-	cl, err := client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease})
-	if err != nil {
-		b.Fatal(err)
-	}
+	cl := must(client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease}))(b)
 	defer cl.Close(b.Context())
-	h, err := cl.Open(b.Context(), "/ls/local/f", client.OpenOptions{Read: true, Write: true, Create: client.File})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := h.SetContents(b.Context(), make([]byte, 100)); err != nil {
-		b.Fatal(err)
-	}
-	d, err := cl.Open(b.Context(), "/ls/local", client.OpenOptions{Read: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	h := must(cl.Open(b.Context(), "/ls/local/f", client.OpenOptions{Read: true, Write: true, Create: client.File}))(b)
+	must(h.SetContents(b.Context(), make([]byte, 100)))(b)
+	d := must(cl.Open(b.Context(), "/ls/local", client.OpenOptions{Read: true}))(b)
 	for name, read := range map[string]func() error{
 		"contents": func() error { _, _, err := h.Contents(b.Context()); return err },
 		"stat":     func() error { _, err := h.Stat(b.Context()); return err },
@@ -115,9 +93,7 @@ func BenchmarkCached(b *testing.B) {
 			before := cl.Stats().Cache
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := read(); err != nil {
-					b.Fatal(err)
-				}
+				noErr(b, read())
 			}
 			after := cl.Stats().Cache
 			if calls := after.Misses - before.Misses; calls > 0 {

@@ -51,9 +51,7 @@ func TestLogOfAStartThatIsGivenUp(t *testing.T) {
 		time.Sleep(10 * time.Second) // virtual
 		stop()
 		err := <-joined
-		if err == nil {
-			t.Fatal("it was started")
-		}
+		stopIf(t, err == nil, "it was started")
 		log.has(t, "replica_stopped", logLine{"replica": "r2"})
 		if why := log.events(t, "event", "replica_stopped")[0].text("error"); why == "" || !strings.HasSuffix(err.Error(), why) {
 			t.Errorf("the log says that %q, and the error is %v", why, err)
@@ -81,9 +79,7 @@ func TestLogOfSpares(t *testing.T) {
 			t.Errorf("in eight minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
 		}
 		c.Heal("r4")
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		time.Sleep(time.Minute) // virtual
 		log.has(t, "member_replaced", logLine{"member": dead, "spare": "r4"})
 		if waited, _ := log.events(t, "event", "member_replaced")[0]["waited"].(float64); time.Duration(waited) < long {
@@ -101,9 +97,7 @@ func TestLogOfSpares(t *testing.T) {
 func TestLogOfBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	place := &shelf{dir: dir}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(dir, 0o700))
 	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
 		write(t, ctx, c, "contents")
 		time.Sleep(2*time.Minute + 20*time.Second) // virtual
@@ -115,17 +109,12 @@ func TestLogOfBackups(t *testing.T) {
 		}
 		var want []logLine
 		for _, name := range names {
-			about, err := os.Stat(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			about := must(os.Stat(filepath.Join(dir, name)))(t)
 			want = append(want, logLine{"backup": name, "place": dir, "bytes": float64(about.Size())})
 		}
 		log.has(t, "backup_taken", want...)
 		log.has(t, "backup_fails")
-		if err := os.Rename(dir, dir+".away"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Rename(dir, dir+".away"))
 		time.Sleep(5*time.Minute + 20*time.Second) // virtual
 		fails := log.events(t, "event", "backup_fails")
 		if n := int(place.failed.Load()) + 1; n < 3 || len(fails) != n { // the first found it out when it wrote, the others when they looked
@@ -208,19 +197,14 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// The log has no line for a session that its client closes. For one that ends
-// otherwise, the log says whose it was.
+// The log has no line for a session that its client closes. For one that ends otherwise, the log says whose it was.
 func TestLogOfEndedSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		log := &logged{}
 		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 		closed := dial(t, ctx, c, "closed", client.Config{As: "alice"})
 		expired := dial(t, ctx, c, "expired", client.Config{As: "bob"})
-		if err := closed.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, closed.Close(ctx))
 		c.Expire(expired.Session())
 		synctest.Wait()
 		text := log.String()

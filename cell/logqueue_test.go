@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -35,14 +34,11 @@ func promptly(t *testing.T, limit time.Duration, what string, do func()) {
 	}
 }
 
-// A replica logs to a pipe that nothing reads: the pipe takes 64 KiB and then
-// nothing more. The master continues, whatever it, or Raft and its stores, log,
-// and stops when asked to. Lines are dropped and counted.
+// A replica logs to a pipe that nothing reads: the pipe takes 64 KiB and then nothing more. The master continues,
+// whatever it, or Raft and its stores, log, and stops when asked to. Lines are dropped and counted.
 func TestLogIntoAFullPipe(t *testing.T) {
 	unread, pipe, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = unread.Close() }() // this unblocks the writer
 	network := memnet.New()
 	r, err := Start(t.Context(), Config{
@@ -51,9 +47,7 @@ func TestLogIntoAFullPipe(t *testing.T) {
 		ClientListener: network.Listen("c:1"), RaftListener: network.Listen("r:1"), Dial: network.Dialer("r:1"),
 		Logger: slog.New(slog.NewTextHandler(pipe, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	m := r.master.Load()
 	promptly(t, time.Minute, "logging a thousand lines to a pipe that is full", func() {
@@ -68,27 +62,20 @@ func TestLogIntoAFullPipe(t *testing.T) {
 		if err == nil {
 			err = m.Sessions.End(t.Context(), id)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		report(t, err)
 	})
 	if n := counted(t, r, "chubby_log_lines_dropped_total"); n < 1000 {
 		t.Errorf("%v lines were counted as dropped", n)
 	}
 	promptly(t, time.Minute, "stopping a replica whose log is full", func() {
-		if err := r.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		report(t, r.Stop(t.Context()))
 	})
 }
 
 // counted returns a metric without labels.
 func counted(t *testing.T, r *Replica, name string) float64 {
 	t.Helper()
-	families, err := r.metrics.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.metrics.registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
@@ -132,9 +119,7 @@ func TestLogQueue(t *testing.T) {
 		fmt.Sprintf("number=%d\n", logQueueLength-1),
 		fmt.Sprintf(`level=WARN msg="log lines are missing here: they could not be written as fast as they came" event=lines_dropped count=%d`, over+1),
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the log lacks %s:\n%.2000s", want, text)
-		}
+		failIf(t, !strings.Contains(text, want), "the log lacks %s:\n%.2000s", want, text)
 	}
 	if cut := settledValue(slog.StringValue(strings.Repeat("é", logTextBytes))).String() + settledValue(slog.StringValue("x"+strings.Repeat("é", logTextBytes))).String(); !utf8.ValidString(cut) {
 		t.Error("a text is cut within a character")
@@ -159,40 +144,4 @@ func TestLogQueueSaysAtEveryLevelWhatIsMissing(t *testing.T) {
 			t.Errorf("%v: the log does not say once that lines are missing: %.300s", level, text[max(0, len(text)-300):])
 		}
 	}
-}
-
-// A normal start logs no warning. A replica that cannot reach the others says
-// so once a minute, with their ids, however often Raft does.
-func TestLogOfALoneReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logs := map[string]*testbed.Lines{"r1": {}, "r2": {}, "r3": {}}
-		replicas := startCell(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(logs[cfg.ID], nil)) })
-		testbed.Pass(time.Minute)
-		for id, log := range logs {
-			for _, line := range log.Take() {
-				if !strings.Contains(line, "level=INFO") {
-					t.Errorf("a normal start: %s logs %s", id, line)
-				}
-			}
-		}
-		for _, id := range []string{"r2", "r3"} {
-			gone, cancel := context.WithCancel(t.Context())
-			cancel()
-			_ = replicas[id].Stop(gone) // the error says that it did not drain, as intended
-			<-replicas[id].Done()
-		}
-		testbed.Pass(10 * time.Second)
-		logs["r1"].Take() // the lines about the end of its epoch, if it was the master
-		const minutes = 10
-		testbed.Pass(minutes * time.Minute)
-		lines := logs["r1"].Take()
-		if len(lines) < minutes-1 || len(lines) > minutes+1 {
-			t.Errorf("in %d minutes alone r1 logged %d lines:\n%s", minutes, len(lines), strings.Join(lines, ""))
-		}
-		for _, line := range lines {
-			if !strings.Contains(line, `level=WARN msg="replicas cannot be reached" replica=r1 event=peers_away peers="[r2 r3]"`) {
-				t.Errorf("alone it logged %s", line)
-			}
-		}
-	})
 }

@@ -21,10 +21,7 @@ import (
 // listed says what is in a directory: of files with their sizes.
 func listed(t *testing.T, ctx context.Context, c *client.Client, path string) (is string) {
 	t.Helper()
-	list, err := c.List(ctx, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(c.List(ctx, path))(t)
 	for _, one := range list {
 		is += one.Path.Base()
 		if one.Kind == api.File {
@@ -40,15 +37,11 @@ func TestTxnLeavesNothingOldInCaches(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		reader, writer := dial(t, ctx, c, "reader", client.Config{}), dial(t, ctx, c, "writer", client.Config{})
 		for _, name := range []string{"a", "b", "gone", "d/below"} {
-			if err := writer.MkdirAll(ctx, "/ls/local/d"); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, writer.MkdirAll(ctx, "/ls/local/d"))
 			putText(t, ctx, writer, "/ls/local/"+name, "0")
 		}
 		watch, err := reader.Open(ctx, "/ls/local", client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildModified, api.EventChildAdded, api.EventChildRemoved}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		all := []string{"a", "b", "gone", "new", "d/below"}
 		for range 3 { // the second time from the cache
 			for _, cl := range []*client.Client{reader, writer} {
@@ -63,9 +56,7 @@ func TestTxnLeavesNothingOldInCaches(t *testing.T) {
 		}
 		hits := reader.Stats().Cache.Hits
 		_ = contentsOf(t, ctx, reader, "/ls/local/a")
-		if reader.Stats().Cache.Hits == hits {
-			t.Fatal("nothing was cached")
-		}
+		stopIf(t, reader.Stats().Cache.Hits == hits, "nothing was cached")
 		if _, err := writer.Txn().Put("/ls/local/a", []byte("10")).Put("/ls/local/b", []byte("10")).Delete("/ls/local/gone").Create("/ls/local/new", []byte("10")).
 			Delete("/ls/local/d/below").Delete("/ls/local/d").Commit(ctx); err != nil {
 			t.Fatal(err)
@@ -94,9 +85,7 @@ func TestTxnLeavesNothingOldInCaches(t *testing.T) {
 		}
 		var told []string
 		for e, err := range watch.Events(ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if told = append(told, fmt.Sprint(e.Kind, " ", e.Child)); len(told) == 5 {
 				break
 			}
@@ -118,22 +107,16 @@ func TestTxnIsAudited(t *testing.T) {
 			many.Create(path, []byte("*\n"))
 			want[strings.Replace(path, "local", "berlin", 1)] = true
 		}
-		if _, err := many.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(many.Commit(ctx))(t)
 		for _, r := range records() {
 			if r.Event != "act" || r.Call != "Txn" || r.Principal != "root" || r.Code != "OK" || !want[r.On] {
 				t.Errorf("recorded: %+v", r)
 			}
 			delete(want, r.On)
 		}
-		if len(want) > 0 {
-			t.Errorf("not recorded: %v", want)
-		}
+		failIf(t, len(want) > 0, "not recorded: %v", want)
 		_, _ = root.Txn().Put("/ls/local/acl/operators", nil).Create("/ls/local/x", nil).Commit(ctx)
-		if _, err := root.Txn().If("/ls/local/acl/operators", client.IfExists()).Put("/ls/local/x", nil).Commit(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, errOf(root.Txn().If("/ls/local/acl/operators", client.IfExists()).Put("/ls/local/x", nil).Commit(ctx)))
 		if all := records(); len(all) > 0 {
 			t.Errorf("these change no list: %+v", all)
 		}
@@ -150,18 +133,11 @@ func TestTxnIsLinted(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		same, large := dial(t, ctx, c, "same", client.Config{NoCache: true}), dial(t, ctx, c, "large", client.Config{NoCache: true})
 		for i := range 60 {
-			if _, err := same.Txn().Put("/ls/local/a", []byte("x")).Put("/ls/local/b", fmt.Append(nil, i)).Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := large.Txn().Put("/ls/local/c", fmt.Appendf(nil, "%*d", misuse.LargeWrite, i)).Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(same.Txn().Put("/ls/local/a", []byte("x")).Put("/ls/local/b", fmt.Append(nil, i)).Commit(ctx))(t)
+			must(large.Txn().Put("/ls/local/c", fmt.Appendf(nil, "%*d", misuse.LargeWrite, i)).Commit(ctx))(t)
 			<-time.After(time.Second)
 		}
-		r, err := same.Cell().Lint(ctx, misuse.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(same.Cell().Lint(ctx, misuse.Options{}))(t)
 		told := map[string]bool{}
 		for _, f := range r.Findings {
 			told[fmt.Sprint(f.Kind, " ", f.Path, " ", f.Who.Session == same.Session())] = true
@@ -214,7 +190,7 @@ func (b *bank) transfer(ctx context.Context, amount int, receipt string) error {
 }
 
 // Many clients move money between two accounts, while masters are killed and answers lost. Each transfer that was acknowledged was
-// done once, each that was refused not at all, and whoever looks at both accounts at one moment sees one sum.
+// done once, each that was refused not at all, and every reader of both accounts at one moment sees one sum.
 func TestTransfersBetweenTwoFiles(t *testing.T) {
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const tellers, transfers, sum = 8, 12, 1000
@@ -260,9 +236,7 @@ func TestTransfersBetweenTwoFiles(t *testing.T) {
 					return
 				}
 				_, err = b.cl.Txn().If(left, client.IfGeneration(fromAt)).If(right, client.IfGeneration(toAt)).Commit(ctx)
-				if err == nil && from+to != sum {
-					t.Errorf("the accounts have %d and %d at one moment", from, to)
-				}
+				failIf(t, err == nil && from+to != sum, "the accounts have %d and %d at one moment", from, to)
 				if err == nil {
 					looks.Add(1)
 				} else if !errors.Is(err, api.GenerationMismatch) {

@@ -49,8 +49,7 @@ func (w *crowd) settle() {
 	w.checkAnswers()
 }
 
-// insist makes every client resend its unanswered requests that have no waiting
-// copy.
+// insist makes every client resend its unanswered requests that have no waiting copy.
 func (w *crowd) insist() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,8 +163,7 @@ func (c *member) checkUsable() {
 	}
 }
 
-// checkAnswers checks that every call has returned, and that every holder of a
-// lock knows that it holds it.
+// checkAnswers checks that every call has returned, and that every holder of a lock knows that it holds it.
 func (w *crowd) checkAnswers() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,13 +210,10 @@ func (w *crowd) leave() {
 			w.t.Errorf("left: %+v", node)
 		}
 	}
-	if err := m.epoch.state().Check(); err != nil {
-		w.t.Error(err)
-	}
+	report(w.t, m.epoch.state().Check())
 }
 
-// remembered counts what a master remembers of sessions. The caller holds
-// epoch.mu.
+// remembered counts what a master remembers of sessions. The caller holds epoch.mu.
 func (m *Master) remembered() map[string]int {
 	m.epoch.proposer.mu.Lock()
 	defer m.epoch.proposer.mu.Unlock()
