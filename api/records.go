@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// What a cell says of itself to people is one record each, which the master fills, and every program prints. The message of
-// a record has a field of the same name for each of its fields; the tag pb names another, and "-" says that there is none.
+// A cell describes itself to people by the records of this file: the master fills them, and every program prints them. The
+// message of a record has a field of the same name for each of its fields. The tag pb names another field, or "-" for no field.
 
 // LockInfo is one lock that is held, waited for or delayed.
 type LockInfo struct {
@@ -151,7 +151,7 @@ type TakeoverPhase struct {
 	Unfinished bool          // in progress, and End is now
 }
 
-// Status describes a cell, from the answers of its replicas. What one replica answers is a Status with one row.
+// Status describes a cell, from the answers of its replicas. Each replica answers with a Status of one row.
 type Status struct {
 	Cell     string
 	CellID   CellID

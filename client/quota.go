@@ -9,7 +9,7 @@ import (
 )
 
 // allQuotas lists the quotas of the cell, or one.
-func (c *Cell) allQuotas(principal, path string) listing[QuotaUse] {
+func allQuotas(c *Cell, principal, path string) listing[QuotaUse] {
 	return listing[QuotaUse]{c, "list quotas", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte, most uint32) ([]QuotaUse, []byte, error) {
 		reply, err := t.data.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after, Most: most, Principal: principal, Path: path})
 		return chubbypb.Records[QuotaUse](reply.GetQuotas()), reply.GetNext(), err
@@ -20,12 +20,12 @@ func (c *Cell) allQuotas(principal, path string) listing[QuotaUse] {
 // clients identify themselves, it has only the client's own and those of readable directories, unless it is
 // an operator.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
-	return c.allQuotas("", "").all(ctx)
+	return allQuotas(c, "", "").all(ctx)
 }
 
 // QuotasPage is for Quotas what LocksPage is for Locks.
 func (c *Cell) QuotasPage(ctx context.Context, after string, most int) (part []QuotaUse, next string, err error) {
-	return c.allQuotas("", "").part(ctx, after, most)
+	return allQuotas(c, "", "").part(ctx, after, most)
 }
 
 // FindQuota returns the use and quota of a principal, even without use; or, if principal is empty, of a
@@ -40,7 +40,7 @@ func (c *Cell) FindQuota(ctx context.Context, principal, path string) (use Quota
 	} else {
 		path = ""
 	}
-	for one, err := range c.allQuotas(principal, path).each(ctx) {
+	for one, err := range allQuotas(c, principal, path).each(ctx) {
 		if err != nil || one.Principal == principal && one.Path == path { // an earlier master lists all
 			return one, err == nil, err
 		}

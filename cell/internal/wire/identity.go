@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -234,4 +237,26 @@ func (s *service) ownerOf(m *master.Master, token []byte) (string, error) {
 	}
 	s.owners.put(tokens.secret, token, owner)
 	return owner, nil
+}
+
+// CheckPrincipal checks that a name fits in a line of an access control list, and that people can tell it from
+// other entries: it has no invisible characters.
+func CheckPrincipal(name string) error {
+	problem := ""
+	switch {
+	case name == "" || len(name) > api.MaxPrincipal || !utf8.ValidString(name):
+		problem = fmt.Sprintf("want UTF-8 of 1 to %d bytes", api.MaxPrincipal)
+	case strings.ContainsFunc(name, isHidden), strings.TrimSpace(name) != name:
+		problem = "it has a character that cannot be seen, or a space at its end"
+	case name == "*" || name[0] == '@' || name[0] == '#':
+		problem = "'*', '@' and '#' mean something else in an access control list"
+	}
+	if problem == "" {
+		return nil
+	}
+	format := "%.40q cannot be a principal: %s"
+	if strings.ContainsFunc(name, isHidden) {
+		format = "%+.40q cannot be a principal: %s"
+	}
+	return api.Errorf(api.InvalidArgument, format, name, problem)
 }

@@ -3,8 +3,6 @@ package wire
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -89,28 +87,6 @@ func (s *service) principalAs(ctx context.Context, as string) (string, error) {
 	}
 	is := cmp.Or(known, as, anonymous)
 	return is, CheckPrincipal(is)
-}
-
-// CheckPrincipal checks that a name fits in a line of an access control list, and that people can tell it from
-// other entries: it has no invisible characters.
-func CheckPrincipal(name string) error {
-	problem := ""
-	switch {
-	case name == "" || len(name) > api.MaxPrincipal || !utf8.ValidString(name):
-		problem = fmt.Sprintf("want UTF-8 of 1 to %d bytes", api.MaxPrincipal)
-	case strings.ContainsFunc(name, isHidden), strings.TrimSpace(name) != name:
-		problem = "it has a character that cannot be seen, or a space at its end"
-	case name == "*" || name[0] == '@' || name[0] == '#':
-		problem = "'*', '@' and '#' mean something else in an access control list"
-	}
-	if problem == "" {
-		return nil
-	}
-	format := "%.40q cannot be a principal: %s"
-	if strings.ContainsFunc(name, isHidden) {
-		format = "%+.40q cannot be a principal: %s"
-	}
-	return api.Errorf(api.InvalidArgument, format, name, problem)
 }
 
 // isHidden reports whether a character is invisible or looks like a space: controls, characters without width,
