@@ -174,7 +174,7 @@ func TestAcquireAllTry(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		one, two := w.Client("h1"), w.Client("h2")
 		const a, b, c = "/ls/local/a", "/ls/local/b", "/ls/local/c"
-		held, err := AcquireAll(w.Ctx, one, []string{b}, AllOptions{LockDelay: 10 * time.Second, Reason: "mine"})
+		held, err := AcquireAll(w.Ctx, one, []string{b}, AllOptions{Reason: "mine"}) // with the default lock-delay
 		w.OK(err)
 		began := time.Now()
 		_, err = AcquireAll(w.Ctx, two, []string{c, b, a}, AllOptions{LockDelay: NoLockDelay, Try: true})
