@@ -150,10 +150,10 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 			return
 		}
 		r.refresh(failed, clientTLS, r.clientCerts)
+		r.refresh(failed, peerTLS, r.peerCerts) // first: they speak for guests at the port for clients
 		if n := r.conns.Recheck(); n > 0 {
 			r.log.Warn("closed connections of clients whose certificates or tokens do not count any more", "connections", n)
 		}
-		r.refresh(failed, peerTLS, r.peerCerts)
 		if n := r.port.Recheck(); n > 0 {
 			r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
 		}

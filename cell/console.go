@@ -45,17 +45,20 @@ func (d consoleDoor) Servers() []string {
 func (d consoleDoor) Dial(ctx context.Context, who console.Guest, address string) (net.Conn, error) {
 	id, at := d.r.cfg.ID, d.r.cfg.ClientListener.Addr().String() // clients may reach this replica at another one
 	if address != d.r.advertised() {
-		i := slices.IndexFunc(d.r.servers(), func(s raft.Server) bool { return d.r.clientAddress(string(s.ID)) == address })
+		members := d.r.servers()
+		i := slices.IndexFunc(members, func(s raft.Server) bool { return d.r.clientAddress(string(s.ID)) == address })
 		if i < 0 {
 			return nil, api.Errorf(api.Unavailable, "no replica of the cell is at %s", address)
 		}
-		id, at = string(d.r.servers()[i].ID), address
+		id, at = string(members[i].ID), address
 	}
 	conn, err := d.r.cfg.Dial(at, dialTimeout)
 	if err != nil || d.r.peerCerts == nil {
 		return conn, err
 	}
-	config := d.r.peerCerts.Client("", func(theirs *x509.Certificate, _ certs.Proof) error {
+	var proof certs.Proof
+	config := d.r.peerCerts.Client("", func(theirs *x509.Certificate, p certs.Proof) error {
+		proof = p
 		return peer.IsReplica(theirs, certs.Replica{Cell: d.r.cfg.Cell, ID: id})
 	})
 	config.NextProtos = []string{wire.GuestProtocol}
@@ -70,7 +73,23 @@ func (d consoleDoor) Dial(ctx context.Context, who console.Guest, address string
 		_ = conn.Close() // err is the error to report
 		return nil, fmt.Errorf("speak for somebody at replica %s: %w", id, err)
 	}
-	return encrypted, nil
+	return countedConn{encrypted, func() bool { return d.r.peerCerts.Counts(proof) && (id == d.r.cfg.ID || d.r.isConfigured(id)) }}, nil
+}
+
+// countedConn is a connection to a replica. Nothing is sent over it once the replica has left the cell, or its certificate
+// does not count any more.
+type countedConn struct {
+	net.Conn
+	counts func() bool
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	//mutant: if false { //by TestSpeakers of ./cell
+	if !c.counts() {
+		_ = c.Close() // the error is the one to report
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
 }
 
 // dialTimeout is the timeout for reaching a replica for a visitor, and for the handshake with it.

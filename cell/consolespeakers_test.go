@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,8 @@ import (
 // Only a member of the cell speaks for others at the client port, by its certificate for the other replicas. What it says is not done with its
 // own rights: the guest's count. Whoever has another certificate, and names an operator, is refused.
 func TestSpeakers(t *testing.T) {
-	crl := filepath.Join(t.TempDir(), "replicas.crl")
+	crl, own := filepath.Join(t.TempDir(), "replicas.crl"), map[string]string{}
+	var starting sync.Mutex
 	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		speak := func(files certs.Files, guest, protocol string) *client.Cell {
 			pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
@@ -93,11 +95,24 @@ func TestSpeakers(t *testing.T) {
 			c.replicas.revoke(crl)
 			time.Sleep(12 * time.Second)
 		}
+		conn, err := c.Replica("r1").DialForGuest(ctx, "alice", c.Servers()[2])
+		c.clients.check(err)
+		defer conn.Close()
+		if _, err := conn.Write([]byte{0}); err != nil {
+			t.Errorf("r1 speaks at r3: %v", err)
+		}
+		c.replicas.revoke(crl, own["r3"])
+		time.Sleep(12 * time.Second)
+		if _, err := conn.Write([]byte{0}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("r1 speaks at r3, whose certificate was revoked: %v", err)
+		}
 	}, func(cfg *cell.Config) {
-		if cfg.ID == "r1" {
+		starting.Lock() // replicas start at once
+		defer starting.Unlock()
+		if own[cfg.ID] = cfg.PeerTLS.Cert; len(own) == 1 {
 			pair, err := certs.ReadPair(cfg.PeerTLS.CA, strings.TrimSuffix(cfg.PeerTLS.CA, "crt")+"key")
 			if err != nil {
-				t.Fatal(err)
+				t.Error(err)
 			}
 			authority{Pair: pair, t: t}.revoke(crl)
 		}

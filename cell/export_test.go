@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/console"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -238,4 +240,9 @@ func stopIf(t testing.TB, wrong bool, format string, args ...any) {
 	if wrong {
 		t.Fatalf(format, args...)
 	}
+}
+
+// DialForGuest connects to a replica's client port as the console does for a visitor.
+func (r *Replica) DialForGuest(ctx context.Context, principal, address string) (net.Conn, error) {
+	return consoleDoor{r}.Dial(ctx, console.Guest{Principal: principal, Address: "192.0.2.7:1"}, address)
 }

@@ -86,7 +86,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 		all.held = append(all.held, &held{c: c, handle: handles[i], lock: l})
 		context.AfterFunc(l.Context(), func() { all.cancel(context.Cause(l.Context())) })
 	}
-	if why := context.Cause(all.ctx); why != nil { // one was just lost
+	if why := all.Err(); why != nil { // one was just lost
 		_ = all.Release(ctx)
 		return nil, why
 	}

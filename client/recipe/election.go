@@ -170,15 +170,18 @@ func (k *campaign) takeOffice(ctx context.Context) (*client.Lock, error) {
 func (k *campaign) watch(ctx context.Context) error {
 	for s, err := range follow(ctx, k.c, k.roster.dir, listing()) {
 		look := k.standing.begin() // now, not when the wait for this sight began
+		if err != nil {
+			return err
+		}
 		var list []*entry
-		if err == nil && s.Handle != nil {
+		if s.Handle != nil {
 			list, err = k.roster.look(ctx, s.Handle)
 		}
 		if err == nil && s.due {
 			err = k.unmask(ctx, list)
 		}
 		switch {
-		case errors.Is(err, api.HandleClosed):
+		case errors.Is(err, api.HandleClosed): // the next sight has another handle
 		case err != nil:
 			return err
 		default:

@@ -97,6 +97,10 @@ func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, erro
 		} else {
 			leave(ctx, slices.Collect(maps.Values(taken))...)
 		}
+		if err == nil && p.Err() != nil { // it was lost meanwhile
+			leave(ctx, p.handle)
+			continue
+		}
 		//mutant: if true { //by TestTakenFromWhoWaitsForAll of ./client/recipe
 		if err == nil || !passing(err) {
 			return p, err

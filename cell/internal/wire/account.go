@@ -247,7 +247,8 @@ func withCall(ctx context.Context) context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.newest
-	if c == nil { // the connection was closed
+	a.newest = nil // what it holds when it has ended is counted no more
+	if c == nil {  // the connection was closed
 		c = &call{of: a}
 	}
 	return context.WithValue(ctx, steps.CallKey{}, c)

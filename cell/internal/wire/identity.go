@@ -179,7 +179,9 @@ func (c *Connections) Recheck() int {
 		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts() {
 			closed++
 			// Calls that have arrived are no longer served; those being served go on as this principal's.
-			conn.identity.Store(&identity{principal: who.principal, refusal: unauthenticated("what was shown does not count any more", conn.tokens)})
+			gone := *who
+			gone.refusal = unauthenticated("what was shown does not count any more", conn.tokens)
+			conn.identity.Store(&gone)
 			_ = conn.Conn.Close() // its server notices, and closes it
 		}
 	}

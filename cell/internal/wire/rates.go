@@ -222,7 +222,8 @@ func (c *heardConn) pause() {
 		all := c.account.all
 		if all.told.Shed(); c.refusal == nil {
 			if n, ok := all.saidShed.Next(); ok {
-				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "event", "connection_closed", "from", c.Conn.RemoteAddr(), "count", n)
+				from, _ := c.from()
+				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "event", "connection_closed", "from", from, "count", n)
 			}
 		}
 		_ = c.Close() // its server notices

@@ -76,7 +76,8 @@ func (c *Connections) relieve(grown *account, bytes int64) {
 	for _, a := range victims {
 		c.told.Shed()
 		if n, ok := c.saidShed.Next(); ok {
-			c.log.Warn("closed a client's connection: its calls held too much memory", "event", "connection_closed", "from", a.conn.Conn.RemoteAddr(), "count", n)
+			from, _ := a.conn.from()
+			c.log.Warn("closed a client's connection: its calls held too much memory", "event", "connection_closed", "from", from, "count", n)
 		}
 		_ = a.conn.Close() // its server notices
 	}

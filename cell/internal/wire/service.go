@@ -138,6 +138,7 @@ func (c *call) RecvMsg(m any) error {
 		return status(s.fail("call", c.refusal))
 	}
 	if err != nil {
+		c.arrive() // no time was spent on it: its request never came
 		return err
 	}
 	c.asked, c.named = m, requestIDOf(m)
