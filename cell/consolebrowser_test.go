@@ -182,7 +182,8 @@ func (b *browser) firstTold(path string) string {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
 	q := must(http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil))(b.t)
-	reply := must(b.client.Do(q))(b.t)
+	reply, err := b.client.Do(q)
+	noErr(b.t, err)
 	defer func() { _ = reply.Body.Close() }()
 	var text strings.Builder
 	for one := make([]byte, 1); !strings.HasSuffix(text.String(), "\n\n"); {

@@ -189,7 +189,8 @@ func (b *browser) listen(ctx context.Context, path string, edits ...func(*http.R
 	for _, edit := range edits {
 		edit(q)
 	}
-	reply := must(b.client.Do(q))(b.t)
+	reply, err := b.client.Do(q)
+	noErr(b.t, err)
 	b.t.Cleanup(func() { _ = reply.Body.Close() })
 	return answer{code: reply.StatusCode, header: reply.Header}, bufio.NewReader(reply.Body)
 }

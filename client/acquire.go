@@ -32,7 +32,8 @@ type acquireCall struct {
 
 func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOption) (*acquireCall, error) {
 	a := &acquireCall{handle: h, mode: mode, options: lockOptionsOf(options)}
-	o, fault := a.options, ""
+	o := a.options
+	var fault string
 	switch {
 	case !mode.Valid():
 		fault = fmt.Sprintf("%v is not a mode of a lock", mode)

@@ -8,8 +8,7 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
-// What a Cell says of itself are records of package api, which v0.1.0 had here.
-type (
+type ( // records of package api, which v0.1.0 had here
 	LockInfo      = api.LockInfo
 	Waiter        = api.Waiter
 	Explanation   = api.Explanation

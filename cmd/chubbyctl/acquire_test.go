@@ -164,7 +164,7 @@ func TestSequencerThatIsNone(t *testing.T) {
 
 // By default CMD rides out an outage of about 11 seconds.
 func TestBudgetOfTheDefaults(t *testing.T) {
-	o := &workOptions{globals: &globals{}, terms: tenure.Terms{LockDelay: api.DefaultLockDelay, KillAfter: defaultKillAfter}}
+	o := &workOptions{terms: tenure.Terms{LockDelay: api.DefaultLockDelay, KillAfter: defaultKillAfter}}
 	b := o.terms.Budget(api.DefaultLease)
 	if got := b.Outage().Round(time.Second); got != 11*time.Second || !strings.Contains(b.String(), "10.8s") {
 		t.Errorf("CMD rides out %v (%v), want about 11s", got, b)
@@ -179,7 +179,7 @@ func TestBudgetLeavesRoom(t *testing.T) {
 			return time.Duration(rapid.Int64Range(int64(least), int64(most)).Draw(t, name))
 		}
 		lease := draw("lease", api.MinLease, api.MaxLease)
-		o := &workOptions{globals: &globals{}, terms: tenure.Terms{LockDelay: draw("lock-delay", 0, api.MaxLockDelay), KillAfter: draw("kill-after", 0, time.Minute)}}
+		o := &workOptions{terms: tenure.Terms{LockDelay: draw("lock-delay", 0, api.MaxLockDelay), KillAfter: draw("kill-after", 0, time.Minute)}}
 		b := o.terms.Budget(lease)
 		worst := float64(lease)*5/12 + float64(o.terms.LockDelay)
 		needed := float64(o.terms.KillAfter) + float64(client.Margin(lease, o.terms.LockDelay))

@@ -31,7 +31,7 @@ func (c *Connections) full(o *party) error {
 }
 
 // lasting returns how many bytes closing connections could free.
-func (o *party) lasting() int64 { return o.bytes.Load() - o.ending.Load() }
+func (p *party) lasting() int64 { return p.bytes.Load() - p.ending.Load() }
 
 // relieve closes connections if too much is held: the grown one if it holds too much itself, or the heaviest
 // one of the address that holds most. It ignores what closed connections still hold; else it would close one
@@ -90,13 +90,13 @@ func (c *Connections) drop(a *account) {
 }
 
 // heaviest returns the account that holds most, or nil. Connections.mu is held.
-func (o *party) heaviest() *account {
+func (p *party) heaviest() *account {
 	var heaviest *account
 	most := int64(0)
-	if o == nil {
+	if p == nil {
 		return nil
 	}
-	for a := range o.accounts {
+	for a := range p.accounts {
 		if n := a.held(); n > most {
 			heaviest, most = a, n
 		}

@@ -77,23 +77,6 @@ func (r *rude) send(stream uint32, data []byte, end bool) error {
 	return r.WriteData(stream, end, data)
 }
 
-// settle returns when the replica has read everything sent, or with the reason
-// why it never will.
-func (r *rude) settle() error {
-	if err := r.WritePing(false, [8]byte{1}); err != nil {
-		return err
-	}
-	for {
-		f, err := r.ReadFrame()
-		if err != nil {
-			return err
-		}
-		if ping, ok := f.(*http2.PingFrame); ok && ping.IsAck() && ping.Data == [8]byte{1} {
-			return nil
-		}
-	}
-}
-
 // status returns how a call ended, or its first reply.
 func (r *rude) status(stream uint32) string {
 	r.t.Helper()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,6 +75,7 @@ type roundFields struct {
 
 // meet waits until all have come.
 func (o *barrierOptions) meet(ctx context.Context, c *client.Client) (err error) {
+	signal.Ignore(syscall.SIGPIPE) // a closed output is an error, after which the barrier is left
 	waiting, cancel := context.WithCancel(ctx)
 	if o.waits {
 		waiting, cancel = context.WithTimeoutCause(ctx, o.wait, &exitError{exitWaited, &api.Error{Code: api.DeadlineExceeded, Op: "barrier",
