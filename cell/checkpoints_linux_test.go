@@ -23,7 +23,9 @@ func BenchmarkCheckPoint(b *testing.B) {
 			s.Edit()
 			create := func(name api.Name, spec namespace.Spec) {
 				s.Counter++
-				must(s.Tree.Create(name, spec, api.Generation(s.Counter)))(b)
+				if _, err := s.Tree.Create(name, spec, api.Generation(s.Counter)); err != nil {
+					b.Fatal(err)
+				}
 			}
 			for i := range 1 << 30 / size {
 				dir := api.Name(fmt.Sprintf("/dir-%04d", i/1_000))
@@ -33,7 +35,10 @@ func BenchmarkCheckPoint(b *testing.B) {
 				create(dir+api.Name(fmt.Sprintf("/file-%03d", i%1_000)), namespace.Spec{Kind: api.File, Contents: make([]byte, size)})
 			}
 			state := s.Snapshot()
-			bytes := must(state.WriteTo(io.Discard))(b)
+			bytes, err := state.WriteTo(io.Discard)
+			if err != nil {
+				b.Fatal(err)
+			}
 			began := processorTime(b)
 			for b.Loop() {
 				if sum, err := cell.HashCheckPoint(b.Context(), state); err != nil || len(sum) != sha256.Size {
@@ -49,6 +54,8 @@ func BenchmarkCheckPoint(b *testing.B) {
 // processorTime returns the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	var t unix.Timespec
-	noErr(b, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t))
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
+		b.Fatal(err)
+	}
 	return time.Duration(t.Nano())
 }

@@ -234,7 +234,9 @@ func (h *history) useAgain() {
 	h.c.Rejoin(h.hosts[old])
 	delete(h.away, old)
 	h.gone[old] = true
-	noErr(h.t, os.RemoveAll(filepath.Join(h.dir, old)))
+	if err := os.RemoveAll(filepath.Join(h.dir, old)); err != nil {
+		h.t.Fatal(err)
+	}
 	h.start(old)
 	err := h.change("use again", client.MemberChange{Add: old, Raft: h.hosts[old] + ":7431"})
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -24,8 +25,14 @@ import (
 func takeBackup(t *testing.T, ctx context.Context, c *client.Client) *backup.Backup {
 	t.Helper()
 	var out bytes.Buffer
-	noErr(t, c.Cell().Backup(ctx, &out))
-	return must(backup.Read(&out))(t)
+	if err := c.Cell().Backup(ctx, &out); err != nil {
+		t.Fatal(err)
+	}
+	b, err := backup.Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // sourceOf is a backup as a source of a restore.
@@ -38,9 +45,16 @@ func sourceOf(b *backup.Backup) client.RestoreBackup {
 // guardOf is a guard of everything in a cell, which has seen nothing yet.
 func guardOf(t *testing.T, ctx context.Context) *sequencer.Guard {
 	t.Helper()
-	store := must(sequencer.OpenFileStore(filepath.Join(t.TempDir(), "seen")))(t)
+	store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "seen"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = store.Close() })
-	return must(sequencer.NewGuard(ctx, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/local"), Store: store}))(t)
+	g, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/local"), Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 // admit has a guard see a sequencer, and reports whether it lets it in.
@@ -70,8 +84,12 @@ func TestRestore(t *testing.T) {
 		for i := range locks {
 			handles = append(handles, open(t, ctx, holder, fmt.Sprintf("/ls/local/l%03d", i), 0))
 		}
-		must(handles[0].SetContents(ctx, []byte("of the backup")))(t)
-		noErr(t, operator().SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 7}))
+		if _, err := handles[0].SetContents(ctx, []byte("of the backup")); err != nil {
+			t.Fatal(err)
+		}
+		if err := operator().SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 7}); err != nil {
+			t.Fatal(err)
+		}
 		var issued []string
 		take := func(i int) *client.Lock {
 			l := acquire(t, ctx, handles[i])
@@ -83,20 +101,30 @@ func TestRestore(t *testing.T) {
 		newest := held.Token()
 		for i := 2; i < locks; i++ {
 			l := take(i)
-			noErr(t, admit(ctx, guard, l))
+			if err := admit(ctx, guard, l); err != nil {
+				t.Fatal(err)
+			}
 			newest = l.Token()
 			if i%2 == 0 {
-				noErr(t, l.Release(ctx))
+				if err := l.Release(ctx); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-		must(handles[0].SetContents(ctx, []byte("later")))(t)
+		if _, err := handles[0].SetContents(ctx, []byte("later")); err != nil {
+			t.Fatal(err)
+		}
 		open(t, ctx, holder, "/ls/local/later", 0)
 		_, err := holder.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
-		noErr(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		b2 := takeBackup(t, ctx, holder) // with an ephemeral node
 
 		is, err := client.Restore(ctx, operator(), sourceOf(b), nil)
-		stopIf(t, err != nil || is.CellID != b.CellID || is.Counter < newest, "%+v, %v", is, err)
+		if err != nil || is.CellID != b.CellID || is.Counter < newest {
+			t.Fatalf("%+v, %v", is, err)
+		}
 		if _, err := handles[0].SetContents(ctx, []byte("by the dead")); !errors.Is(err, api.SessionExpired) || !strings.Contains(err.Error(), "restored") {
 			t.Error("a session from before:", err)
 		}
@@ -107,9 +135,13 @@ func TestRestore(t *testing.T) {
 		}
 		after := dial(t, ctx, c, "after", client.Config{})
 		for _, text := range issued {
-			mustFail(t, after.Cell().CheckSequencer(ctx, text), api.BadSequencer, text)
+			if err := after.Cell().CheckSequencer(ctx, text); !errors.Is(err, api.BadSequencer) {
+				t.Fatalf("%s: %v", text, err)
+			}
 		}
-		equal(t, contentsAt(t, ctx, after, "/ls/local/l000"), "of the backup", "the contents are %q")
+		if text := contentsAt(t, ctx, after, "/ls/local/l000"); text != "of the backup" {
+			t.Errorf("the contents are %q", text)
+		}
 		if _, err := after.Open(ctx, "/ls/local/later", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 			t.Error("what came after the backup:", err)
 		}
@@ -137,22 +169,30 @@ func restoreAgain(t *testing.T, ctx context.Context, c *celltest.Cell, b *backup
 	t.Helper()
 	c.Restart(c.FailOver())
 	is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), sourceOf(b), nil)
-	stopIf(t, err != nil || is.Counter <= before.Counter, "%+v, %v", is, err)
+	if err != nil || is.Counter <= before.Counter {
+		t.Fatalf("%+v, %v", is, err)
+	}
 	cl := dial(t, ctx, c, "third", client.Config{})
 	if _, err := cl.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile}); err != nil {
 		t.Error("the place of an ephemeral node of the backup:", err)
 	}
 	c.Restart(c.FailOver())
-	equal(t, contentsAt(t, ctx, cl, "/ls/local/l000"), "later", "the contents are %q")
+	if text := contentsAt(t, ctx, cl, "/ls/local/l000"); text != "later" {
+		t.Errorf("the contents are %q", text)
+	}
 }
 
 // contentsAt reads a file.
 func contentsAt(t *testing.T, ctx context.Context, c *client.Client, path string) string {
 	t.Helper()
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
-	noErr(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, _, err := h.Contents(ctx)
-	noErr(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return string(text)
 }
 
@@ -198,22 +238,30 @@ func TestRestoreWaitsForHolders(t *testing.T) {
 // A cell is lost, and its backup is restored into a new one, of another id: guards that have seen the tokens of the lost cell go on with the new
 // one's, and let in no earlier one. The new cell goes on over restarts of its replicas.
 func TestRestoreIntoAnotherCell(t *testing.T) {
-	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
 		guard := guardOf(t, ctx)
 		lost := celltest.Start(t, 1)
 		holder := dial(t, ctx, lost, "holder", client.Config{})
 		h := open(t, ctx, holder, "/ls/local/l", 0)
 		early := acquire(t, ctx, h)
-		noErr(t, early.Release(ctx))
+		if err := early.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
 		b := takeBackup(t, ctx, holder)
 		newest := acquire(t, ctx, h)
-		noErr(t, admit(ctx, guard, newest))
+		if err := admit(ctx, guard, newest); err != nil {
+			t.Fatal(err)
+		}
 		lost.Close()
 
 		c := celltest.Start(t, 3)
 		fresh := dial(t, ctx, c, "fresh", client.Config{NoCache: true})
 		before := acquire(t, ctx, open(t, ctx, fresh, "/ls/local/l", 0))
-		fails(t, admit(ctx, guard, before), api.BadSequencer, "a token of the new cell, before the restore")
+		if err := admit(ctx, guard, before); !errors.Is(err, api.BadSequencer) {
+			t.Error("a token of the new cell, before the restore:", err)
+		}
 		source := sourceOf(b)
 		source.Counter = newest.Token() + 5*raftfsm.RestoreGap // as if far more had been issued
 		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, "r4"
@@ -232,11 +280,13 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 			if err != nil || now.Restored == nil || now.Restored.AtUnix == 0 {
 				t.Fatalf("%+v, %v", now.Restored, err)
 			}
-			if got := *now.Restored; got != (api.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
+			if got := *now.Restored; got != (client.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
 				t.Errorf("the cell says that it was restored: %+v", got)
 			}
 			l := acquire(t, ctx, open(t, ctx, cl, "/ls/local/l", 0))
-			report(t, admit(ctx, guard, l))
+			if err := admit(ctx, guard, l); err != nil {
+				t.Error(err)
+			}
 			for _, old := range []*client.Lock{early, newest, before} {
 				if err := admit(ctx, guard, old); !errors.Is(err, api.BadSequencer) {
 					t.Errorf("token %v: %v", old.Token(), err)
@@ -245,7 +295,9 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 					t.Errorf("token %v: %v", old.Token(), err)
 				}
 			}
-			report(t, l.Release(ctx))
+			if err := l.Release(ctx); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
@@ -260,10 +312,14 @@ func TestRestoreIsInterrupted(t *testing.T) {
 				writer := dial(t, ctx, c, "writer", client.Config{})
 				for i := range parts {
 					h := open(t, ctx, writer, fmt.Sprintf("/ls/local/f%d", i), 0)
-					must(h.SetContents(ctx, bytes.Repeat([]byte("b"), 120<<10)))(t)
+					if _, err := h.SetContents(ctx, bytes.Repeat([]byte("b"), 120<<10)); err != nil {
+						t.Fatal(err)
+					}
 				}
 				b := takeBackup(t, ctx, writer)
-				must(open(t, ctx, writer, "/ls/local/f0", 0).SetContents(ctx, []byte("now")))(t)
+				if _, err := open(t, ctx, writer, "/ls/local/f0", 0).SetContents(ctx, []byte("now")); err != nil {
+					t.Fatal(err)
+				}
 				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 				interrupted, interrupt := context.WithCancelCause(ctx)
 				done := 0
@@ -297,7 +353,9 @@ func TestRestoreIsInterrupted(t *testing.T) {
 				if text := contentsAt(t, ctx, reader, "/ls/local/f0"); text != want {
 					t.Errorf("after %d steps, fail-over %v: the contents are %.10q", steps, failOver, text)
 				}
-				report(t, errOf(client.Restore(ctx, reader, sourceOf(b), nil)), "another restore")
+				if _, err := client.Restore(ctx, reader, sourceOf(b), nil); err != nil {
+					t.Error("another restore:", err)
+				}
 			})
 		}
 	}
@@ -313,7 +371,9 @@ func TestRestoreWhoseLastAnswerIsLost(t *testing.T) {
 			return method == "/chubby.v1.Chubby/Restore" && answers.Add(1) > last.Load()
 		})})
 		source := sourceOf(takeBackup(t, ctx, operator))
-		must(operator.Put(ctx, "/ls/local/later", nil))(t)
+		if _, err := operator.Put(ctx, "/ls/local/later", nil); err != nil {
+			t.Fatal(err)
+		}
 		parts := source.Parts
 		source.Parts = func(yield func([]byte, error) bool) {
 			n := int64(0)
@@ -322,7 +382,9 @@ func TestRestoreWhoseLastAnswerIsLost(t *testing.T) {
 		}
 		some, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		fails(t, errOf(client.Restore(some, operator, source, nil)), api.Uncertain, "it is restored, and the answer is lost")
+		if _, err := client.Restore(some, operator, source, nil); !errors.Is(err, api.Uncertain) {
+			t.Error("it is restored, and the answer is lost:", err)
+		}
 		last.Store(math.MaxInt64)
 		other := dial(t, ctx, c, "other", client.Config{NoCache: true})
 		status, err := other.Cell().Status(ctx)

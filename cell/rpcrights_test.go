@@ -205,7 +205,10 @@ func TestEveryFieldOfATxnIsAskedFor(t *testing.T) {
 				if _, err := w.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}); err != nil {
 					t.Fatal(err)
 				}
-				held := must(w.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: caller, Handle: handle}))(t)
+				held, err := w.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: caller, Handle: handle})
+				if err != nil {
+					t.Fatal(err)
+				}
 				sequencer = held.GetSequencer()
 			}
 			w.mutation()
@@ -221,7 +224,8 @@ func TestEveryFieldOfATxnIsAskedFor(t *testing.T) {
 	})
 }
 
-// sendChanged sends a request, and the same again with another value of a field. It returns the second answer.
+// sendChanged sends a request, and the same again with another value of a field. It returns
+// the second answer.
 func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto.Message, field protoreflect.FieldDescriptor) error {
 	caller := w.session("stranger")
 	handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
@@ -272,13 +276,15 @@ func change(m protoreflect.Message, field protoreflect.FieldDescriptor) {
 	}
 }
 
-// The principal "stranger" has only one right, without which it could have no handle: to change the ACL of handleFile.
+// The principal "stranger" has only one right, without which it could have no handle: to change the
+// ACL of handleFile.
 const (
 	closedFile = "/ls/local/closed"
 	handleFile = "/ls/local/f"
 )
 
-// rights is a cell in which only the principal "operator" has rights, and a connection to its master.
+// rights is a cell in which only the principal "operator" has rights, and a connection to
+// its master.
 type rights struct {
 	t      *testing.T
 	conn   *grpc.ClientConn
@@ -291,7 +297,9 @@ func startRights(t *testing.T) *rights {
 	t.Helper()
 	c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.InsecurePrincipals = true })
 	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	noErr(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = conn.Close() })
 	w := &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
 	w.prepare()
@@ -303,7 +311,10 @@ func (w *rights) prepare() {
 	t := w.t
 	t.Helper()
 	operator := w.session("operator")
-	sessions := must(w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{}))(t)
+	sessions, err := w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.other = sessions.GetSessions()[0].GetParty().GetSession()
 	w.open(operator, &pb.OpenRequest{Path: closedFile, Write: true, Create: pb.Create_CREATE_MAY})
 	w.open(operator, &pb.OpenRequest{Path: handleFile, Write: true, Create: pb.Create_CREATE_MAY})
@@ -312,9 +323,12 @@ func (w *rights) prepare() {
 	}
 	for path, change := range map[string]string{handleFile: "stranger", closedFile: "operator", "/ls/local": "operator"} {
 		handle := w.open(operator, &pb.OpenRequest{Path: path, ChangeAcl: true})
-		must(w.chubby.SetACL(t.Context(), &pb.SetACLRequest{
+		_, err := w.chubby.SetACL(t.Context(), &pb.SetACLRequest{
 			Caller: operator, Mutation: w.mutation(), Handle: handle, Acl: &pb.ACL{Read: "operator", Write: "operator", Change: change},
-		}))(t)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -322,7 +336,9 @@ func (w *rights) prepare() {
 func (w *rights) session(principal string) *pb.Caller {
 	w.t.Helper()
 	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: fmt.Appendf(nil, "%16d", w.mutation().GetNumber()), LeaseNs: int64(api.MaxLease), As: principal})
-	noErr(w.t, err)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 }
 
@@ -330,7 +346,10 @@ func (w *rights) session(principal string) *pb.Caller {
 func (w *rights) open(caller *pb.Caller, q *pb.OpenRequest) []byte {
 	w.t.Helper()
 	q.Caller, q.Mutation = caller, w.mutation()
-	reply := must(w.chubby.Open(w.t.Context(), q))(w.t)
+	reply, err := w.chubby.Open(w.t.Context(), q)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	return reply.GetHandle()
 }
 
@@ -351,7 +370,8 @@ func (w *rights) invoke(method protoreflect.MethodDescriptor, request proto.Mess
 	return invoke(ctx, w.conn, method, request)
 }
 
-// filled returns the request with those of the arguments for which it has a field.
+// filled returns the request with those of the arguments for which it has a
+// field.
 func (w *rights) filled(request proto.Message, caller *pb.Caller, handle []byte, mutation *pb.Mutation) proto.Message {
 	request = proto.Clone(request)
 	m := request.ProtoReflect()

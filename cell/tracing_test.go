@@ -33,7 +33,9 @@ func newRecorder(t *testing.T, sampler sdktrace.Sampler) recorder {
 	r := recorder{InMemoryExporter: tracetest.NewInMemoryExporter()}
 	r.provider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(r), sdktrace.WithSampler(sdktrace.ParentBased(sampler)))
 	t.Cleanup(func() {
-		report(t, r.provider.Shutdown(context.Background()))
+		if err := r.provider.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
 	})
 	return r
 }
@@ -114,12 +116,19 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 	r := newRecorder(t, sdktrace.NeverSample())
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		holder := dial(t, ctx, c, "holder", client.Config{NoCache: true})
-		must(holder.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory}))(t)
+		if _, err := holder.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory}); err != nil {
+			t.Fatal(err)
+		}
 		held := acquire(t, ctx, open(t, ctx, holder, "/ls/local/d/lock", 0))
 		slow := dial(t, ctx, c, "slow", client.Config{})
-		dir := must(slow.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true}))(t)
+		dir, err := slow.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 2 {
-			must(dir.ReadDir(ctx))(t)
+			if _, err := dir.ReadDir(ctx); err != nil {
+				t.Fatal(err)
+			}
 		}
 		c.Cut("slow")
 		waiter := dial(t, ctx, c, "waiter", client.Config{NoCache: true, Tracer: r.provider, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
@@ -133,7 +142,9 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 			t.Errorf("%d spans are of calls that nobody wants to be traced", len(spans))
 		}
 		within, root := sampled(ctx, r)
-		must(waiter.Open(within, "/ls/local/d/new", client.OpenOptions{Read: true, Create: client.File}))(t)
+		if _, err := waiter.Open(within, "/ls/local/d/new", client.OpenOptions{Read: true, Create: client.File}); err != nil {
+			t.Fatal(err)
+		}
 		h := open(t, within, waiter, "/ls/local/d/lock", 0)
 		time.AfterFunc(3*time.Second, func() { _ = held.Release(ctx) })
 		acquire(t, within, h)

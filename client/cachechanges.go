@@ -27,19 +27,20 @@ func (c *cache) endFetch(f *fetch) {
 	delete(c.fetches, f)
 }
 
-func (c *cache) invalidate(name api.Name) {
+func (c *cache) invalidate(name api.Name) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Invalidations++
-	c.evict(name)
+	return c.evict(name)
 }
 
 // evict removes the entry of a name, and spoils reads of it; mu is held.
-func (c *cache) evict(name api.Name) {
+func (c *cache) evict(name api.Name) (closing []idleHandle) {
 	c.spoilFetches(name)
 	if e := c.entries[name]; e != nil {
-		c.remove(e)
+		closing = c.remove(e)
 	}
+	return closing
 }
 
 // spoilFetches marks pending reads of a name as spoiled; mu is held.
@@ -54,15 +55,18 @@ func (c *cache) spoilFetches(name api.Name) {
 	}
 }
 
-// flush drops everything, and then accepts only data from that epoch on. It closes the idle handles that are
-// still open at the cell, which the present master knows, whatever the lease.
-func (c *cache) flush(epoch api.Epoch) {
+// flush drops everything, and then accepts only data from that epoch on. It returns the idle handles still
+// open at the cell, which the present master knows, whatever the lease.
+func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
 		e.removed = true
-		if epoch <= c.epoch {
-			c.discardIdle(e)
+		if epoch > c.epoch {
+			continue
+		}
+		for _, list := range e.idle {
+			closing = append(closing, list...)
 		}
 	}
 	for f := range c.fetches {
@@ -73,8 +77,9 @@ func (c *cache) flush(epoch api.Epoch) {
 	if epoch > c.epoch {
 		c.lease.end = 0
 	}
-	c.epoch, c.stats.Bytes, c.idleCount = max(c.epoch, epoch), 0, 0
+	c.epoch, c.bytes, c.idleCount = max(c.epoch, epoch), 0, 0
 	c.stats.Flushes++
+	return closing
 }
 
 // beginChange disables the data that a change by this client will touch. A read within the change (an Open
@@ -104,9 +109,9 @@ const (
 )
 
 // endChange undoes beginChange, and drops changed data.
-func (c *cache) endChange(names []api.Name, did changeEffect) {
+func (c *cache) endChange(names []api.Name, did changeEffect) (closing []idleHandle) {
 	if !c.enabled() {
-		return
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +123,7 @@ func (c *cache) endChange(names []api.Name, did changeEffect) {
 		switch {
 		case did == effectNone:
 		case did == effectAny || name == api.ACLDir:
-			c.evict(name)
+			closing = append(closing, c.evict(name)...)
 		default:
 			c.spoilFetches(name)
 			if e != nil {
@@ -127,4 +132,5 @@ func (c *cache) endChange(names []api.Name, did changeEffect) {
 			}
 		}
 	}
+	return closing
 }

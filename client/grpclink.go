@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,13 +21,13 @@ type grpcLink struct {
 	conn *onceConn
 }
 
-func openGRPC(ctx context.Context, t *target) (link, error) {
-	conn, err := t.dial(ctx)
+func (h linking) connectGRPC(ctx context.Context) (link, error) {
+	conn, err := h.dial(ctx, h.address)
 	if err != nil {
 		return nil, err
 	}
 	l := grpcLink{conn: newOnceConn(conn)}
-	l.ClientConn, err = grpc.NewClient("passthrough:///"+t.address, append(t.pool.grpcOptions(), grpc.WithContextDialer(l.conn.take))...)
+	l.ClientConn, err = grpc.NewClient("passthrough:///"+h.address, slices.Concat(h.grpc, []grpc.DialOption{grpc.WithContextDialer(l.conn.take)})...)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

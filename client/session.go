@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -30,15 +29,15 @@ const maxEpochWait = time.Second
 type sessionState struct {
 	token    []byte // identifies the session in requests
 	id       api.SessionID
-	cfg      Config
-	clock    session.Clock // of cfg
-	notifier *notifier     // calls the logger and OnState, without mu
-	// Both are called with mu held: when the lease has run out, and to say why no master answers.
-	onExpired func()
-	silence   func() string
-	ended     context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
-	end       context.CancelCauseFunc
-	wake      chan struct{} // capacity 1: has watchClock check the clock now, as something may be due earlier
+	clock    session.Clock
+	grace    time.Duration
+	logger   *slog.Logger
+	calls    sessionCalls
+	notifier *notifier // calls the logger and onState, without mu
+	onState  func(StateChange)
+	ended    context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
+	end      context.CancelCauseFunc
+	wake     chan struct{} // capacity 1: wakes watchClock
 
 	counters counters
 
@@ -54,21 +53,27 @@ type sessionState struct {
 	unansweredAt chan struct{}
 }
 
-func newSessionState(ctx context.Context, c *Client, sent session.Instant, reply *chubbypb.CreateSessionReply) *sessionState {
+// sessionCalls are called with sessionState.mu held.
+type sessionCalls struct {
+	onExpired func()        // when the lease has run out
+	heard     func() string // says why no master answers
+}
+
+func newSessionState(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, n *notifier, calls sessionCalls) *sessionState {
 	s := &sessionState{
 		token:    reply.GetSession(),
 		id:       api.SessionID(reply.GetId()),
-		cfg:      c.cfg,
-		clock:    c.cfg.Clock,
-		notifier: c.notifier,
-		//mutant: onExpired: func() {},
-		onExpired: func() { c.cache.flush(0) },
-		silence:   c.cell.locator.silence,
-		wake:      make(chan struct{}, 1),
-		local:     session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
-		epoch:     api.Epoch(reply.GetEpoch()),
-		state:     session.Safe,
-		changed:   make(chan struct{}),
+		clock:    cfg.Clock,
+		grace:    cfg.Grace,
+		logger:   cfg.Logger,
+		calls:    calls,
+		notifier: n,
+		onState:  cfg.OnState,
+		wake:     make(chan struct{}, 1),
+		local:    session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
+		epoch:    api.Epoch(reply.GetEpoch()),
+		state:    session.Safe,
+		changed:  make(chan struct{}),
 	}
 	s.ended, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s
@@ -86,10 +91,10 @@ func (s *sessionState) refresh(now session.Instant) session.State {
 	if s.state == session.Gone {
 		return s.state
 	}
-	switch state := s.local.State(now, s.cfg.Grace); {
+	switch state := s.local.State(now, s.grace); {
 	case state == session.Gone:
-		why := fmt.Sprintf("the lease ran out, and %v of grace after it", s.cfg.Grace)
-		if heard := s.silence(); heard != "" {
+		why := fmt.Sprintf("the lease ran out, and %v of grace after it", s.grace)
+		if heard := s.calls.heard(); heard != "" {
 			why += " (" + heard + ")"
 		}
 		s.setGone(GraceOver, why)
@@ -109,10 +114,10 @@ func (s *sessionState) setState(to session.State, now session.Instant) {
 	left := s.local.End().Sub(now)
 	switch {
 	case to == session.Jeopardy:
-		left += s.cfg.Grace
-		heard = s.silence()
+		left += s.grace
+		heard = s.calls.heard()
 		s.counters.jeopardies.Add(1)
-		s.onExpired()
+		s.calls.onExpired()
 	case was == session.Jeopardy:
 		s.counters.rescues.Add(1)
 	}
@@ -129,7 +134,7 @@ func (s *sessionState) setGone(cause Cause, explanation string) {
 	s.endError = &api.Error{Code: api.SessionExpired, Err: cause,
 		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", s.id, explanation)}
 	s.locks.Clear()
-	s.onExpired()
+	s.calls.onExpired()
 	s.end(s.endError) // also ends the contexts of the locks, its children
 	s.notifyChanged()
 	if cause != Closed {
@@ -147,9 +152,9 @@ func (s *sessionState) report(level slog.Level, change StateChange) {
 		if change.Heard != "" {
 			about = append(about, "said", change.Heard)
 		}
-		s.cfg.Logger.Log(s.ended, level, "the session is "+change.State.String(), about...)
-		if s.cfg.OnState != nil {
-			s.cfg.OnState(change)
+		s.logger.Log(s.ended, level, "the session is "+change.State.String(), about...)
+		if s.onState != nil {
+			s.onState(change)
 		}
 	})
 }
@@ -187,35 +192,26 @@ func (s *sessionState) withSession(ctx context.Context) (context.Context, contex
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// await waits until is says so, which it asks with mu held, whenever the state may have changed.
-func (s *sessionState) await(ctx context.Context, is func(state session.State) bool) (waited bool, err error) {
-	for ; ; waited = true {
+// awaitSafe waits until the session is safe. It returns the Caller for a request, and whether it waited.
+func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
+	for {
 		s.mu.Lock()
-		reached := is(s.refresh(s.clock()))
-		changed := s.changed
+		state, why, changed := s.refresh(s.clock()), s.endError, s.changed
+		caller = &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 		s.mu.Unlock()
-		if reached {
-			return waited, nil
+		switch state {
+		case session.Safe:
+			return caller, waited, nil
+		case session.Gone:
+			return nil, waited, why
 		}
+		waited = true
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return true, contextError(ctx)
+			return nil, waited, contextError(ctx)
 		}
 	}
-}
-
-// awaitSafe waits until the session is safe. It returns the Caller for a request, and whether it waited.
-func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
-	var why *api.Error
-	waited, err = s.await(ctx, func(state session.State) bool {
-		caller, why = s.callerLocked(), s.endError
-		return state != session.Jeopardy
-	})
-	if why != nil {
-		err = why
-	}
-	return caller, waited, err
 }
 
 func (s *sessionState) safeAt() (now session.Instant, safe bool) {
@@ -231,7 +227,7 @@ func (s *sessionState) readClock() (now session.Instant, epoch api.Epoch, safe b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now = s.clock()
-	return now, s.epoch, s.state != session.Gone && s.local.State(now, s.cfg.Grace) == session.Safe
+	return now, s.epoch, s.state != session.Gone && s.local.State(now, s.grace) == session.Safe
 }
 
 // callerIfSafe returns the Caller for a request, nil if the session is not safe.
@@ -241,16 +237,12 @@ func (s *sessionState) callerIfSafe() *chubbypb.Caller {
 	if s.refresh(s.clock()) != session.Safe {
 		return nil
 	}
-	return s.callerLocked()
+	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
 func (s *sessionState) wireCaller() *chubbypb.Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.callerLocked()
-}
-
-func (s *sessionState) callerLocked() *chubbypb.Caller {
 	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
@@ -265,11 +257,24 @@ func (s *sessionState) newestGrant() uint64 {
 }
 
 // awaitEpochAfter waits for an epoch after the given one, at most maxEpochWait, and reports whether it came.
-func awaitEpochAfter(ctx context.Context, s *sessionState, epoch uint64) bool {
-	ctx, cancel := context.WithTimeout(ctx, maxEpochWait)
-	defer cancel()
-	_, err := s.await(ctx, func(session.State) bool { return uint64(s.epoch) > epoch })
-	return err == nil
+func (s *sessionState) awaitEpochAfter(ctx context.Context, epoch uint64) bool {
+	timer := time.NewTimer(maxEpochWait)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		newer, changed := uint64(s.epoch) > epoch, s.changed
+		s.mu.Unlock()
+		if newer {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 type grantEffect uint8
@@ -298,7 +303,7 @@ func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEf
 	if effect != grantIgnored {
 		s.notifyChanged()
 		s.refresh(s.clock())
-		wakeUp(s.wake)
+		s.rearm()
 	}
 	return effect
 }
@@ -329,7 +334,7 @@ func (s *sessionState) checkClock() time.Duration {
 	defer s.mu.Unlock()
 	tick, until := maxTickIdle, s.local.End()
 	if s.refresh(s.clock()) == session.Jeopardy {
-		until = until.Add(s.cfg.Grace)
+		until = until.Add(s.grace)
 	}
 	if due, held := s.nextLockDeadline(); held {
 		tick, until = maxTickHolding, min(until, due)
@@ -337,9 +342,10 @@ func (s *sessionState) checkClock() time.Duration {
 	return min(tick, max(until.Sub(s.clock()), 0)) // 0: it became due in between
 }
 
-// counters are the growing counts of Stats, without the cache's.
-type counters struct {
-	keepAlives, keepAlivesFailed, jeopardies, rescues, failOvers, attempts, eventsDelivered, eventsDropped atomic.Uint64
-
-	lastingChanges atomic.Uint64 // lasting changes that have, or may have, taken effect; not in Stats
+// rearm makes watchClock check the clock now, as something may be due earlier.
+func (s *sessionState) rearm() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
 }

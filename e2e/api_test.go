@@ -41,7 +41,8 @@ func TestAPI(t *testing.T) {
 	runAPI(t, w, "once")
 }
 
-// TestAPIWhileMastersDie runs it again and again while kill -9 hits the master every five seconds.
+// TestAPIWhileMastersDie runs it again and again while kill -9 hits the master
+// every five seconds.
 func TestAPIWhileMastersDie(t *testing.T) {
 	w := start(t)
 	stop, done := make(chan struct{}), make(chan int)
@@ -60,7 +61,8 @@ func TestAPIWhileMastersDie(t *testing.T) {
 	}
 }
 
-// killEvery kills the master with kill -9 again and again, and returns how often. chubbyd dev starts it again.
+// killEvery kills the master with kill -9 again and again, and returns how often. chubbyd dev
+// starts it again.
 func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}) (kills int) {
 	for {
 		select {
@@ -76,7 +78,7 @@ func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}
 	}
 }
 
-// master returns the master's id, "" without a master.
+// master returns the master's id, "" if there is none at the moment.
 func (w *world) master() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -143,11 +145,14 @@ func runAPI(t *testing.T, w *world, round string) {
 	}
 }
 
-// open opens a node by its name below the case's directory ("" is that directory), or by a whole path.
+// open opens a node by its name below the case's directory ("" is that directory), or by a
+// whole path.
 func (s *suite) open(c *client.Client, name string, opts client.OpenOptions) *client.Handle {
 	s.Helper()
 	h, err := c.Open(s.ctx, s.path(name), opts)
-	stopIf(s, err != nil, "open %s: %v", name, err)
+	if err != nil {
+		s.Fatalf("open %s: %v", name, err)
+	}
 	return h
 }
 
@@ -170,15 +175,21 @@ func (s *suite) file(c *client.Client, name string) *client.Handle {
 // ok fails the case for an error.
 func (s *suite) ok(err error) {
 	s.Helper()
-	noErr(s, err)
+	if err != nil {
+		s.Fatal(err)
+	}
 }
 
 // fails fails the case unless the error is of that code, and says something.
 func (s *suite) fails(err error, code api.Code) *api.Error {
 	s.Helper()
 	var e *api.Error
-	stopIf(s, !errors.As(err, &e) || e.Code != code, "got %v, want %v", err, code)
-	failIf(s, e.Message == "", "%v says too little", err)
+	if !errors.As(err, &e) || e.Code != code {
+		s.Fatalf("got %v, want %v", err, code)
+	}
+	if e.Message == "" {
+		s.Errorf("%v says too little", err)
+	}
 	return e
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// rollingCell is a cell of five that an operator starts by hand, each replica with the version that it is to have.
+// rollingCell is a cell of five that an operator starts by hand, each replica with the
+// version that it is to have.
 type rollingCell struct {
 	*world
 	cell  *client.Cell
@@ -43,7 +44,10 @@ func startRollingCell(t *testing.T, version release) *rollingCell {
 	for _, id := range rollingIDs {
 		r.serveBy(id, version)
 	}
-	dialed := must(client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")}))(t)
+	dialed, err := client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = dialed.Close() })
 	r.cell = dialed
 	r.waitCaughtUp()
@@ -99,7 +103,8 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 	return r.procs[id]
 }
 
-// replace stops a replica by a signal, and starts it with another version. It returns when all have caught up.
+// replace stops a replica by a signal, and starts it with another version. It returns when
+// all have caught up.
 func (r *rollingCell) replace(id string, by syscall.Signal, version release) {
 	r.t.Helper()
 	began := time.Now()
@@ -153,7 +158,8 @@ func (r *rollingCell) waitStatus(good func(client.Status) error) client.Status {
 	return s
 }
 
-// waitCaughtUp waits until every replica serves, and has applied what was in the log of the others when this began.
+// waitCaughtUp waits until every replica serves, and has applied what was in the log of the
+// others when this began.
 func (r *rollingCell) waitCaughtUp() {
 	r.t.Helper()
 	var last uint64
@@ -217,7 +223,9 @@ func (r *rollingCell) transfer(id string) {
 		}
 		last = r.do("cell", "transfer", "--to", id)
 	}
-	stopIf(r.t, r.master() != id, "%s does not become the master: exit %d, %s", id, last.code, last.err)
+	if r.master() != id {
+		r.t.Fatalf("%s does not become the master: exit %d, %s", id, last.code, last.err)
+	}
 }
 
 // master waits until there is a master, and returns it.
@@ -236,7 +244,9 @@ func (r *rollingCell) follower(version release) string {
 func (r *rollingCell) oneWith(version release, not string) string {
 	r.t.Helper()
 	at := slices.IndexFunc(rollingIDs, func(id string) bool { return id != not && r.has[id] == version })
-	stopIf(r.t, at < 0, "no replica besides %q has %s", not, version.name)
+	if at < 0 {
+		r.t.Fatalf("no replica besides %q has %s", not, version.name)
+	}
 	return rollingIDs[at]
 }
 

@@ -94,7 +94,9 @@ func (l *traffic) check() {
 	l.cell.t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	noErr(l.cell.t, l.err)
+	if l.err != nil {
+		l.cell.t.Fatal(l.err)
+	}
 }
 
 // whilePaused does something while no actor does anything.
@@ -172,7 +174,9 @@ func (l *traffic) contend() {
 	t.Helper()
 	l.guardTheLock()
 	dir := t.TempDir()
-	noErr(t, os.WriteFile(filepath.Join(dir, "token"), []byte("0\n"), 0o600))
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		c := l.cell.newClient(client.Config{})
 		h := l.cell.handle(t.Context(), c, guardedLock)

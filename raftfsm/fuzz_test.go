@@ -18,7 +18,9 @@ import (
 func populated(tb testing.TB, seed uint64, commands int) *pair {
 	tb.Helper()
 	p := newPair()
-	noErr(tb, p.run(randomSteps(seed, 0, commands)))
+	if err := p.run(randomSteps(seed, 0, commands)); err != nil {
+		tb.Fatal(err)
+	}
 	return p
 }
 
@@ -33,24 +35,40 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entry, err := raftfsm.DecodeEntry(data)
 		if err != nil {
-			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
+			if !errors.Is(err, api.Corrupt) {
+				t.Fatalf("%v is not Corrupt", err)
+			}
 			return
 		}
 		entry.Epoch = api.Epoch(p.term)
 		again, err := entry.Encode()
-		noErr(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		other, err := raftfsm.DecodeEntry(again)
-		noErr(t, err, "what was written cannot be read")
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
 		state, replica := p.state, p.replica
 		results := state.Apply(p.index+1, p.term, entry)
-		stopIf(t, len(results) != len(entry.Commands), "%d results of %d commands", len(results), len(entry.Commands))
-		noErr(t, state.Check())
+		if len(results) != len(entry.Commands) {
+			t.Fatalf("%d results of %d commands", len(results), len(entry.Commands))
+		}
+		if err := state.Check(); err != nil {
+			t.Fatal(err)
+		}
 		replica.Apply(p.index+1, p.term, other)
-		stopIf(t, hash(t, state) != hash(t, replica), "two replicas differ")
+		if hash(t, state) != hash(t, replica) {
+			t.Fatal("two replicas differ")
+		}
 		var snapshot bytes.Buffer
-		must(state.WriteTo(&snapshot))(t)
+		if _, err := state.WriteTo(&snapshot); err != nil {
+			t.Fatal(err)
+		}
 		read, err := raftfsm.ReadState(&snapshot, math.MaxInt)
-		noErr(t, err, "the snapshot cannot be read")
+		if err != nil {
+			t.Fatalf("the snapshot cannot be read: %v", err)
+		}
 		if hash(t, read) != hash(t, state) { // replicas are stopped because of their hashes
 			t.Fatal("a replica that was sent a snapshot differs from those that applied the log")
 		}
@@ -88,7 +106,9 @@ func FuzzRestore(f *testing.F) {
 	for seed := range uint64(3) {
 		p := populated(f, seed, 30+200*int(seed))
 		var b bytes.Buffer
-		must(p.state.WriteTo(&b))(f)
+		if _, err := p.state.WriteTo(&b); err != nil {
+			f.Fatal(err)
+		}
 		f.Add(b.Bytes()[:b.Len()-sha256.Size])
 	}
 	log := populated(f, 4, 100).log
@@ -96,19 +116,30 @@ func FuzzRestore(f *testing.F) {
 		sum := sha256.Sum256(data)
 		state, err := raftfsm.ReadState(bytes.NewReader(slices.Concat(data, sum[:])), math.MaxInt)
 		if err != nil {
-			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
+			if !errors.Is(err, api.Corrupt) {
+				t.Fatalf("%v is not Corrupt", err)
+			}
 			return
 		}
 		var b bytes.Buffer
-		must(state.WriteTo(&b))(t)
+		if _, err := state.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
 		again, err := raftfsm.ReadState(&b, math.MaxInt)
-		stopIf(t, err != nil || hash(t, again) != hash(t, state), "a snapshot reads back as a different one (%v)", err)
+		if err != nil || hash(t, again) != hash(t, state) {
+			t.Fatalf("a snapshot reads back as a different one (%v)", err)
+		}
 		for i, data := range log {
-			entry := must(raftfsm.DecodeEntry(data))(t)
+			entry, err := raftfsm.DecodeEntry(data)
+			if err != nil {
+				t.Fatal(err)
+			}
 			entry.Epoch = state.Epoch
 			state.Apply(state.Applied+uint64(i), uint64(state.Epoch), entry)
 		}
-		noErr(t, state.Check())
+		if err := state.Check(); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 
@@ -117,13 +148,17 @@ func FuzzReadState(f *testing.F) {
 	seeds.Add(f)
 	for seed := range uint64(4) {
 		var b bytes.Buffer
-		must(populated(f, seed, 50*int(seed)).state.WriteTo(&b))(f)
+		if _, err := populated(f, seed, 50*int(seed)).state.WriteTo(&b); err != nil {
+			f.Fatal(err)
+		}
 		f.Add(b.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		state, err := raftfsm.ReadState(bytes.NewReader(data), math.MaxInt)
 		if err != nil {
-			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
+			if !errors.Is(err, api.Corrupt) {
+				t.Fatalf("%v is not Corrupt", err)
+			}
 			return
 		}
 		var b bytes.Buffer
@@ -137,9 +172,13 @@ func FuzzReadState(f *testing.F) {
 func TestDamagedSnapshots(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var b bytes.Buffer
-	must(populated(t, 5, 100).state.WriteTo(&b))(t)
+	if _, err := populated(t, 5, 100).state.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
 	whole := b.Bytes()
-	must(raftfsm.ReadState(bytes.NewReader(whole), math.MaxInt))(t)
+	if _, err := raftfsm.ReadState(bytes.NewReader(whole), math.MaxInt); err != nil {
+		t.Fatal(err)
+	}
 	for i := range whole {
 		damaged := bytes.Clone(whole)
 		damaged[i] ^= 1 << r.IntN(8)

@@ -13,26 +13,35 @@ import (
 	"time"
 )
 
-// Each SIGHUP is taken until the context ends, and not after that.
+// SIGHUP ends a process, in order, until somebody takes it.
 func TestHangups(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, h := withHangups(t.Context())
+	defer h.stop()
 	came := make(chan struct{})
-	count := 0
-	onHangup(ctx, func() {
-		if count++; count == 3 {
-			cancel(errHangup)
-		}
-		came <- struct{}{}
-	})
-	for range 3 {
+	takeHangups(ctx, func() { came <- struct{}{} })
+	hangUp := func() {
+		t.Helper()
 		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for range 2 {
+		hangUp()
 		select {
 		case <-came:
 		case <-time.After(10 * time.Second):
 			t.Fatal("it is not taken")
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		t.Error(err)
+	}
+	h.taken.Store(nil)
+	hangUp()
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not end")
 	}
 	if !errors.Is(context.Cause(ctx), errHangup) {
 		t.Error(context.Cause(ctx))

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,23 +27,23 @@ const (
 
 // login is the result of a browser's token. The token itself is not kept.
 type login struct {
-	hash      [sha256.Size]byte // of its cookie
 	principal string
 	counts    func() bool
 	ends      session.Instant
 }
 
-// logins are only in memory: the replica forgets them when it stops.
+// logins are only in memory: the replica forgets them when it stops. The keys are hashes of cookies.
 type logins struct {
 	clock     session.Clock
-	verifying *places
+	verifying chan struct{}
 
-	mu  sync.Mutex // guards all
-	all []login    // the oldest first; some have ended
+	mu    sync.Mutex // guards the fields below
+	all   map[[sha256.Size]byte]login
+	order [][sha256.Size]byte // in order of their beginnings; some have ended
 }
 
 func newLogins(clock session.Clock) *logins {
-	return &logins{clock: clock, verifying: newPlaces(maxLoginNow, maxLoginNow)}
+	return &logins{clock: clock, verifying: make(chan struct{}, maxLoginNow), all: map[[sha256.Size]byte]login{}}
 }
 
 // add begins a login, and returns its cookie.
@@ -55,19 +54,28 @@ func (ls *logins) add(principal string, counts func() bool) (cookie string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now, own := ls.clock(), 0
-	for i, l := range slices.Backward(ls.all) {
-		if l.principal == principal {
+	for i := len(ls.order) - 1; i >= 0; i-- { // newest first
+		l, there := ls.all[ls.order[i]]
+		if there && l.principal == principal {
 			own++
 		}
-		if l.ends <= now || l.principal == principal && own >= maxOwn {
-			ls.all = slices.Delete(ls.all, i, i+1)
+		if !there || l.ends <= now || l.principal == principal && own >= maxOwn {
+			ls.remove(i)
 		}
 	}
-	if len(ls.all) >= maxLogins {
-		ls.all = slices.Delete(ls.all, 0, 1)
+	if len(ls.order) >= maxLogins {
+		ls.remove(0)
 	}
-	ls.all = append(ls.all, login{hash: sha256.Sum256([]byte(cookie)), principal: principal, counts: counts, ends: now.Add(loginTime)})
+	hash := sha256.Sum256([]byte(cookie))
+	ls.all[hash] = login{principal: principal, counts: counts, ends: now.Add(loginTime)}
+	ls.order = append(ls.order, hash)
 	return cookie
+}
+
+// remove ends one login of order. mu is held.
+func (ls *logins) remove(i int) {
+	delete(ls.all, ls.order[i])
+	ls.order = append(ls.order[:i], ls.order[i+1:]...)
 }
 
 // find returns the login of a cookie, if it is valid. Its counts also checks the login itself, so that a stream
@@ -82,21 +90,17 @@ func (ls *logins) find(cookie string) (login, bool) {
 	return l, ok
 }
 
-func (ls *logins) at(hash [sha256.Size]byte) (l login, ok bool) {
+func (ls *logins) at(hash [sha256.Size]byte) (login, bool) {
 	ls.mu.Lock()
-	i := slices.IndexFunc(ls.all, func(l login) bool { return l.hash == hash })
-	if i >= 0 {
-		l = ls.all[i]
-	}
+	l, ok := ls.all[hash]
 	ls.mu.Unlock()
-	return l, i >= 0 && l.ends > ls.clock() && l.counts()
+	return l, ok && l.ends > ls.clock() && l.counts()
 }
 
 func (ls *logins) end(cookie string) {
-	hash := sha256.Sum256([]byte(cookie))
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.all = slices.DeleteFunc(ls.all, func(l login) bool { return l.hash == hash })
+	delete(ls.all, sha256.Sum256([]byte(cookie)))
 }
 
 // cookieName contains the replica's ID: browsers send a cookie to all ports of a machine.
@@ -131,7 +135,7 @@ func (c *Console) showLogin(w http.ResponseWriter, q *http.Request, code int, re
 
 func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 	if !c.cfg.Encrypted || q.ParseForm() != nil || !c.isFormToken("", q.PostForm.Get("csrf")) {
-		c.refuse(w, http.StatusForbidden, notOurForm)
+		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
 		return
 	}
 	principal, counts, err := c.verify(q)
@@ -147,18 +151,17 @@ func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 	http.Redirect(w, q, ownPath(q.PostForm.Get("to")), http.StatusSeeOther)
 }
 
-const notOurForm = "the form is not, or not any more, one of the console's: go back and load the page again"
-
 var errManyLogins = errors.New("others are logging in; try again")
 
 // verify returns the principal of a form's token. It holds its place only meanwhile, since strangers may read
 // answers slowly.
 func (c *Console) verify(q *http.Request) (principal string, counts func() bool, err error) {
-	leave, ok := c.logins.verifying.enter("")
-	if !ok {
+	select {
+	case c.logins.verifying <- struct{}{}:
+		defer func() { <-c.logins.verifying }()
+	default:
 		return "", nil, errManyLogins
 	}
-	defer leave()
 	ctx, cancel := context.WithTimeout(q.Context(), verifyTime)
 	defer cancel()
 	return c.cfg.Door.Verify(ctx, strings.TrimSpace(q.PostForm.Get("token")), q.RemoteAddr)
@@ -167,7 +170,7 @@ func (c *Console) verify(q *http.Request) (principal string, counts func() bool,
 func (c *Console) logout(w http.ResponseWriter, q *http.Request) {
 	who, err := c.guest(q)
 	if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
-		c.refuse(w, http.StatusForbidden, notOurForm)
+		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
 		return
 	}
 	if cookie, err := q.Cookie(c.cookieName()); err == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 )
 
 // takeoversPage shows each take-over of the master, phase by phase.
@@ -18,7 +19,9 @@ type takeoversPage struct {
 
 // timeline is a drawn take-over.
 type timeline struct {
-	api.Takeover
+	Epoch    api.Epoch
+	At       int64
+	Sessions int
 	Replaced bool          // there was an earlier master
 	Vacant   time.Duration // between the two
 	Served   time.Duration // from its election until it served
@@ -41,22 +44,24 @@ const (
 	leastBar      = 3
 )
 
-func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
+func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request) (string, page, error) {
+	p := page{Title: "Take-overs", Nav: "takeovers", Every: 2}
 	o, err := v.cell.Overview(ctx, 1)
 	if err != nil {
-		return err
+		return "takeovers", p, err
 	}
+	c.sawOverview(v, o)
 	content := takeoversPage{Now: c.cfg.Wall(), Whole: o.Whole}
 	for _, t := range o.Takeovers {
 		content.Takeovers = append(content.Takeovers, timelineOf(t))
 	}
 	p.Content = content
-	return nil
+	return "takeovers", p, nil
 }
 
 // timelineOf draws a take-over, from the beginning of its first phase to the end of its last.
-func timelineOf(t api.Takeover) timeline {
-	line := timeline{Takeover: t}
+func timelineOf(t client.Takeover) timeline {
+	line := timeline{Epoch: t.Epoch, At: t.ElectedUnix, Sessions: t.Sessions}
 	var begin, end time.Duration
 	for _, p := range t.Phases {
 		begin, end = min(begin, p.Begin), max(end, p.End)

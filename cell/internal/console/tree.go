@@ -13,36 +13,40 @@ import (
 type treePage struct {
 	Now      int64
 	Stat     api.Stat
-	Crumbs   []string // the path, and those above it
+	Crumbs   []crumb
 	Children []api.Stat
 	Pager    pager // of the children
 	Contents contents
 }
 
-func crumbs(p api.Path) []string {
-	at := "/" + api.Root + "/" + p.Cell()
-	list := []string{at}
-	for name := range strings.SplitSeq(strings.TrimPrefix(p.String(), at), "/") {
+type crumb struct{ Name, Path string }
+
+func crumbs(p api.Path) []crumb {
+	root := "/" + api.Root + "/" + p.Cell()
+	list := []crumb{{root, root}}
+	at := root
+	for name := range strings.SplitSeq(strings.TrimPrefix(p.String(), root), "/") {
 		if name != "" {
 			at += "/" + name
-			list = append(list, at)
+			list = append(list, crumb{name, at})
 		}
 	}
 	return list
 }
 
-func (c *Console) tree(ctx context.Context, v *visitor, q *http.Request, p *page) error {
+func (c *Console) tree(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
+	p := page{Title: "Tree", Nav: "tree"}
 	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
-		return err
+		return "tree", p, err
 	}
 	p.Title = path.String()
 	content := treePage{Now: c.cfg.Wall(), Crumbs: crumbs(path)}
 	p.Content = &content
 	if content.Pager, err = pagerOf(q); err != nil {
-		return err
+		return "tree", p, err
 	}
-	return inSession(ctx, v, func(s *client.Client) error { return content.read(ctx, s, path, q) })
+	return "tree", p, inSession(ctx, v, func(s *client.Client) error { return content.read(ctx, s, path, q) })
 }
 
 // read reads a node. The handle closes with its session.
@@ -88,25 +92,28 @@ type explainPage struct {
 	Now         int64
 	Path        string
 	Explanation client.Explanation
-	History     api.History
+	Lock        lockRow
+	History     client.History
 	NoHistory   string // why it is missing
-	Asked       bool   // with a path
+	Operator    bool
+	Asked       bool // with a path
 }
 
-func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request, p *page) error {
+func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
 	content := explainPage{Now: c.cfg.Wall(), Asked: q.URL.Query().Get("path") != ""}
-	p.Content = &content
+	p := page{Title: "Why does it wait?", Nav: "explain", Content: &content}
 	if !content.Asked {
-		return nil
+		return "explain", p, nil
 	}
 	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
-		return err
+		return "explain", p, err
 	}
 	content.Path, p.Title, p.Every = path.String(), path.String(), 2
 	if content.Explanation, err = v.cell.Explain(ctx, path.String()); err != nil {
-		return err
+		return "explain", p, err
 	}
+	content.Lock = rowOf(content.Explanation.Lock)
 	content.History, err = v.cell.History(ctx, path.String())
 	switch {
 	case errors.Is(err, api.NotFound):
@@ -114,6 +121,6 @@ func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request, p *p
 	case err != nil:
 		content.NoHistory = err.Error()
 	}
-	p.Operator = isOperator(ctx, v)
-	return nil
+	content.Operator = c.isOperator(ctx, v)
+	return "explain", p, nil
 }

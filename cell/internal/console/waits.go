@@ -53,15 +53,17 @@ type waitsPage struct {
 	Whole         bool
 }
 
-func waits(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
+func (c *Console) waits(ctx context.Context, v *visitor, _ *http.Request) (string, page, error) {
+	p := page{Title: "Waits", Nav: "waits", Every: 3}
 	o, err := v.cell.Overview(ctx, api.MaxListed)
 	if err != nil {
-		return err
+		return "waits", p, err
 	}
+	c.sawOverview(v, o)
 	content := graphOf(o.Waits)
 	content.More, content.Whole = o.MoreWaits, o.Whole
 	p.Content = content
-	return nil
+	return "waits", p, nil
 }
 
 func graphOf(locks []client.LockInfo) *waitsPage {

@@ -2,5 +2,6 @@
 
 package master
 
-// slowdown is about how much longer the race detector makes work on maps and channels take.
+// slowdown is about how much longer the race detector makes work on maps and
+// channels take.
 const slowdown = 5

@@ -219,3 +219,78 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 		return &pb.CancelReply{}, answer.Err()
 	})
 }
+
+func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.ListLocksReply, error) {
+	const op = "list locks"
+	return onMaster(s, op, q.GetPrefix(), func(m *master.Master) (*pb.ListLocksReply, error) {
+		if err := s.checkCell(q.GetCell()); err != nil {
+			return nil, err
+		}
+		var prefix api.Name
+		if q.GetPrefix() != "" {
+			path, err := s.pathOf(q.GetPrefix())
+			if err != nil {
+				return nil, err
+			}
+			prefix = path.Name()
+		}
+		marks := marksOf(ctx, m, op)
+		after, err := marks.open(q.GetAfter())
+		if err != nil {
+			return nil, err
+		}
+		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), after, most(q))
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.ListLocksReply{}
+		for _, info := range page.List {
+			reply.Locks = append(reply.Locks, lockInfo(info))
+		}
+		reply.Next, err = marks.seal(page.Next)
+		return reply, err
+	})
+}
+
+func lockInfo(l *master.LockInfo) *pb.LockInfo {
+	info := &pb.LockInfo{
+		Path:        l.Path,
+		Mode:        pb.LockMode(l.Mode),
+		Generation:  uint64(l.Generation),
+		Holders:     pb.Parties(l.Holders),
+		MoreHolders: uint32(l.MoreHolders),
+		MoreWaiters: uint32(l.MoreWaiters),
+		DelayedNs:   int64(l.Delayed),
+		Revoked:     l.Revoked,
+	}
+	for _, w := range l.Waiters {
+		info.Waiters = append(info.Waiters, &pb.Waiter{
+			Party:      pb.NewParty(w.Owner),
+			Place:      uint32(w.Place),
+			Mode:       pb.LockMode(w.Mode),
+			WaitingNs:  int64(w.Waiting),
+			Absent:     w.Absent,
+			EstimateNs: int64(w.Estimate),
+		})
+	}
+	return info
+}
+
+// Explain says what an operation on a node would wait for, and why.
+func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.ExplainReply, error) {
+	return onMaster(s, "explain", q.GetPath(), func(m *master.Master) (*pb.ExplainReply, error) {
+		path, err := s.pathOf(q.GetPath())
+		if err != nil {
+			return nil, err
+		}
+		e, err := m.Inspector.For(principalOf(ctx)).Explain(ctx, path.Name())
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.ExplainReply{Lock: lockInfo(e.Lock), MoreCachers: uint32(e.MoreCachers), Explanation: e.Explanation}
+		for _, c := range e.Cachers {
+			reply.Cachers = append(reply.Cachers, &pb.Cacher{Party: pb.NewParty(c.Session), WaitingNs: int64(c.Waiting), AtMostNs: int64(c.AtMost)})
+		}
+		return reply, nil
+	})
+}

@@ -1,0 +1,76 @@
+package cell
+
+import (
+	"path"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// callTimes measures clients' calls, by method and code. Every call passes here, so the lookup of a histogram
+// allocates nothing.
+type callTimes struct {
+	all *prometheus.HistogramVec
+
+	mu  sync.RWMutex // guards one
+	one map[callKind]prometheus.Observer
+}
+
+// callKind has few values: method is the full name of a method that exists.
+type callKind struct {
+	method string
+	code   api.Code
+}
+
+func newCallTimes() *callTimes {
+	return &callTimes{
+		all: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "chubby", Name: "call_seconds", Help: "Time from the arrival of a client's call to its answer, by method and code. KeepAlive, KeepAlives and Acquire wait as long as they have to.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
+		}, []string{"code", "method"}),
+		one: map[callKind]prometheus.Observer{},
+	}
+}
+
+// answered counts a call that has ended. trace is the ID of its trace, or "".
+func (c *callTimes) answered(method string, code api.Code, took time.Duration, trace string) {
+	observe(c.of(callKind{method, code}), took, trace)
+}
+
+// observe counts a duration, with the trace, if there is one, as its exemplar.
+func observe(o prometheus.Observer, took time.Duration, trace string) {
+	if to, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
+		to.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	o.Observe(took.Seconds())
+}
+
+// counts adds the numbers of answered calls, in all and by method.
+func (c *callTimes) counts(into map[string]uint64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for kind, one := range c.one {
+		if m, ok := one.(prometheus.Metric); ok {
+			n := count(m)
+			into["calls"] += n
+			into["call:"+path.Base(kind.method)] += n
+		}
+	}
+}
+
+func (c *callTimes) of(kind callKind) prometheus.Observer {
+	c.mu.RLock()
+	one := c.one[kind]
+	c.mu.RUnlock()
+	if one != nil {
+		return one
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one = c.all.WithLabelValues(kind.code.String(), path.Base(kind.method))
+	c.one[kind] = one
+	return one
+}
