@@ -50,7 +50,7 @@ func attackTrials() []attackTrial {
 		{name: "slow headers", what: "2,000 connections that send the headers of a call, a byte a second", size: 2_000, children: 1, lasts: lasts},
 		{name: "resets", what: "HEADERS and RST_STREAM as fast as 4 connections take them", size: 4, children: 1, lasts: lasts},
 		{name: "prefixes", what: "requests of 1 GiB, announced as fast as 4 connections take them, over HTTP/2 and in frames", size: 4, children: 1, lasts: lasts},
-		{name: "slow readers", what: "10,000 sessions that are told of a file's changes, five a second, and read nothing", size: 10_000, children: 1, lease: api.MaxLease, lasts: lasts},
+		{name: "slow readers", what: "10,000 sessions that get five events a second of a file's changes, and read nothing", size: 10_000, children: 1, lease: api.MaxLease, lasts: lasts},
 		{
 			name: "sessions", what: "100,000 sessions, opened as fast as a principal may", size: 100_000, children: 1, lease: api.MaxLease, lasts: lasts,
 			until: func(done int64) bool { return done >= 100_000 },

@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// NoLockDelay frees the locks of a failed holder when its lease ends, as the LockDelay of options. It is for
+// NoLockDelay is a LockDelay with which the locks of a failed holder are free when its lease ends. It is for
 // work whose servers check sequencers.
 const NoLockDelay time.Duration = -1
 

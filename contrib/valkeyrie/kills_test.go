@@ -263,7 +263,7 @@ func (p *trial) watch(t *testing.T) {
 	all.Wait()
 }
 
-// follow hears of versions until it has heard of the last one. Which that is, is known when last is closed: it may hear of it before.
+// follow reads versions until it has read the last one. It may read that before last is closed, and version says which one it is.
 func follow[T any](t *testing.T, name string, told <-chan T, pairsOf func(T) []*store.KVPair, last <-chan struct{}, version *int) {
 	for seen, heard := 0, 0; last != nil || seen != *version; {
 		select {
