@@ -20,7 +20,6 @@ func upward() map[string]int {
 		"cell/internal/console": 28,
 		"cell/internal/peer":    24,
 		"cell/internal/wire":    24,
-		"cmd/chubbyd":           16,
 		"internal/frames":       24,
 	}
 }
@@ -167,7 +166,6 @@ func large() map[string]string {
 		"cell.Config":                         "a key for each thing that operators decide",
 		"cell.Replica":                        "several things still: to be cut",
 		"cell/internal/master.waiter":         "several things still: to be cut",
-		"cell/internal/wire.Connections":      "several things still: to be cut",
 		"cell/internal/wire.service":          "several things still: to be cut",
 		"client.Client":                       "several things still: to be cut",
 		"client.Handle":                       "several things still: to be cut",

@@ -129,6 +129,7 @@ func rooms() []room {
 			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "cell/internal/memnet", "client", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
+		{"cell/celltest/recipetest", []string{"cell/celltest", "client", "api"}, nil, "what the tests of recipes share, here and in contrib/recipes"},
 		{"internal/seeds", nil, nil, "what fuzzing has found is kept in one way, and in one file for each test"},
 		{"internal/ports", nil, nil, "ports for processes that are about to start are found in one way, in which no two have the same"},
 		{"cell/celltest/processes", []string{"client", "api", "internal/ports"}, nil, "a cell of processes that a test kills, for our tests in other modules and for users'; it knows of the cell what clients know"},

@@ -22,7 +22,6 @@ func lawTypes(t *testing.T, files []source) {
 		"client.Handle":         {29, 45},
 		"client.Client":         {15, 55},
 		"client.CachingChecker": {13, 15},
-		"client.keeper":         {15, 10},
 		"client.locator":        {17, 27},
 		"client.sessionState":   {20, 28},
 	}

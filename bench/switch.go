@@ -38,13 +38,13 @@ func switching() []edit {
 		{"cell/epochs.go", "		Metrics:    r.metrics.master,\n", "		Metrics:    switchedMetrics{r.metrics.master},\n"},
 		{"cell/epochs.go", "		Stopwatch:  stopwatch(),\n", "		Stopwatch:  switchedWatch(),\n"},
 		{"cell/epochs.go", "			Ended: r.metrics.proofEnded,\n", "			Ended: switchedProofs(r.metrics.proofEnded),\n"},
-		{"cell/entries.go", "r.metrics.entrySized, r.times", "switchedSizes(r.metrics.entrySized), r.times"},
+		{"cell/entrylog.go", "r.metrics.entrySized, r.times", "switchedSizes(r.metrics.entrySized), r.times"},
 		{"cell/start.go", "		Stopwatch:          stopwatch(),\n", "		Stopwatch:          switchedWatch(),\n"},
 		{"cell/start.go", "		Answered:           r.metrics.calls.answered,\n", "		Answered:           switchedAnswers(r.metrics.calls.answered),\n"},
 		{"cell/start.go", "		Tracer:             newTracer(r.cfg),\n", "		Tracer:             newSwitchedTracer(r.cfg),\n"},
 		{"cell/start.go", "		Clock:   r.clock,\n		Appended: func(a disk.Appended) {\n", "		Clock:   switchedClock(r.clock),\n		Appended: func(a disk.Appended) {\n" + ask},
 		{"cell/start.go", "r.fsm.OnApplied(r.clock, func(a fsm.Applied) {\n", "r.fsm.OnApplied(switchedClock(r.clock), func(a fsm.Applied) {\n" + ask},
-		{"cell/internal/master/entries.go", "return n.phases != nil }", "return n.phases != nil && steps.Measured() }"},
+		{"cell/internal/master/epoch.go", "return n.phases != nil }", "return n.phases != nil && steps.Measured() }"},
 	}
 }
 

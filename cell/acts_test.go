@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
@@ -27,20 +30,14 @@ func isUsable(t *testing.T, ctx context.Context, c *celltest.Cell, within time.D
 	defer cancel()
 	for {
 		next, err := client.New(wait, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("next"), Clock: celltest.Clock, NoCache: true})
-		if err != nil {
-			t.Fatalf("nobody has a session after %v: %v", within, err)
-		}
-		if err := acquire(t, ctx, open(t, ctx, next, "/ls/local/usable", 0)).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		stopIf(t, err != nil, "nobody has a session after %v: %v", within, err)
+		noErr(t, acquire(t, ctx, open(t, ctx, next, "/ls/local/usable", 0)).Release(ctx))
 		_, err = client.Restore(ctx, next, sourceOf(takeBackup(t, ctx, next)), nil)
 		_ = next.Close(ctx)
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, api.Exists) || wait.Err() != nil {
-			t.Fatalf("no other restore after %v: %v", within, err)
-		}
+		stopIf(t, !errors.Is(err, api.Exists) || wait.Err() != nil, "no other restore after %v: %v", within, err)
 		time.Sleep(time.Second)
 	}
 }
@@ -113,9 +110,7 @@ func TestRestoreGivesUpOnErrors(t *testing.T) {
 		c.Cut("slow")
 		some, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if _, err := client.Restore(some, operator, sourceOf(b), nil); err == nil {
-			t.Fatal("it is not interrupted")
-		}
+		stopIf(t, errOf(client.Restore(some, operator, sourceOf(b), nil)) == nil, "it is not interrupted")
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		dial(t, wait, c, "other", client.Config{}) // fails the test if no session can begin
@@ -128,9 +123,7 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
 		other := dial(t, ctx, c, "other", client.Config{Lease: time.Minute})
 		looker := other.Cell()
-		if err := client.GiveUpRestore(ctx, looker); !errors.Is(err, api.NotFound) {
-			t.Error("there is none:", err)
-		}
+		fails(t, client.GiveUpRestore(ctx, looker), api.NotFound, "there is none")
 		source := sourceOf(takeBackup(t, ctx, author))
 		stuck, leave := make(chan struct{}), make(chan struct{})
 		ended := make(chan error, 1)
@@ -149,15 +142,11 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 		<-stuck
 		c.Heal("other")
 		now, err := looker.Status(ctx)
-		if err != nil || len(now.Acts) != 1 {
-			t.Fatalf("%+v, %v", now.Acts, err)
-		}
+		stopIf(t, err != nil || len(now.Acts) != 1, "%+v, %v", now.Acts, err)
 		if act := now.Acts[0]; act.Kind != "restore" || act.Principal != "anonymous" || act.Session != author.Session() || !act.Sealed || act.SinceUnix == 0 {
 			t.Errorf("%+v", act)
 		}
-		if err := client.GiveUpRestore(ctx, looker); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.GiveUpRestore(ctx, looker))
 		close(leave)
 		if err := <-ended; !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "given up") {
 			t.Error("its author hears:", err)
@@ -237,17 +226,13 @@ func TestRemovalIsTakenBackByAnother(t *testing.T) {
 		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
 		others := othersThan(c.Master(), 3)
 		leaving, dead := others[0], others[1]
-		if err := client.ChangeMembers(ctx, author, client.MemberChange{Remove: leaving}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, author, client.MemberChange{Remove: leaving}, nil))
 		c.Kill(dead) // before the master looks again
 		c.Cut("author")
 		time.Sleep(10 * time.Second)
 		by := dial(t, ctx, c, "another", client.Config{NoCache: true})
 		now, err := by.Cell().Status(ctx)
-		if err != nil || len(now.Acts) != 1 {
-			t.Fatalf("%+v, %v", now.Acts, err)
-		}
+		stopIf(t, err != nil || len(now.Acts) != 1, "%+v, %v", now.Acts, err)
 		if act := now.Acts[0]; act.Kind != "leaving" || act.Replica != leaving || act.Principal != "anonymous" || act.SinceUnix == 0 || !strings.Contains(act.Waits, "--cancel") {
 			t.Errorf("%+v", act)
 		}
@@ -258,9 +243,7 @@ func TestRemovalIsTakenBackByAnother(t *testing.T) {
 		}
 		wait, cancel = context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		if err := client.ChangeMembers(wait, by, client.MemberChange{Keep: leaving}, func([]client.Member) {}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Keep: leaving}, func([]client.Member) {}))
 		replace(t, ctx, c, by, dead, "r4")
 		c.FailOver()
 		open(t, ctx, by, "/ls/local/after", 0) // what stayed has its vote
@@ -285,11 +268,77 @@ func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
 		}
 		wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		if err := client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}))
 		replace(t, ctx, c, by, othersThan(c.Master(), 3)[0], "r5")
 		c.Heal("r4")
 		<-joined
+	})
+}
+
+// Without a session a restore is given up by operators alone: by whom the connection names, or the client where its word is taken.
+func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startRights(t)
+		for who, want := range map[string]api.Code{"": api.PermissionDenied, "stranger": api.PermissionDenied, "@all": api.InvalidArgument, "operator": api.NotFound} {
+			if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: who}); api.CodeOf(pb.Error(err)) != want {
+				t.Errorf("%q, while there is none: %v, want %s", who, err, want)
+			}
+		}
+		begun := &pb.RestoreRequest{Caller: w.session("operator"), Mutation: w.mutation(), Begin: &pb.RestoreBegin{Cell: "local", CellId: strings.Repeat("0", 32), Level: 1, Counter: 9, Nodes: 1}}
+		must(w.chubby.Restore(t.Context(), begun))(t)
+		status, err := pb.NewCellClient(w.conn).Status(t.Context(), &pb.StatusRequest{})
+		if err != nil || len(status.GetActs()) != 1 {
+			t.Fatalf("%v; under way are %v", err, status.GetActs())
+		}
+		of := status.GetActs()[0].GetSession()
+		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "stranger", Of: of}); api.CodeOf(pb.Error(err)) != api.PermissionDenied {
+			t.Errorf("a stranger: %v", err)
+		}
+		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of + 1}); api.CodeOf(pb.Error(err)) != api.NotFound {
+			t.Errorf("an operator, the restore of another session: %v", err)
+		}
+		report(t, errOf(w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of})), "an operator")
+	})
+}
+
+// An operator gives up a restore, and the answer is lost; meanwhile another begins one. That one is not given up, and the operator hears that
+// the first one was.
+func TestGivingUpEndsOneRestore(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		hung := dial(t, ctx, c, "hung", client.Config{NoCache: true})
+		next := dial(t, ctx, c, "next", client.Config{NoCache: true})
+		begin := func(by *client.Client, begun chan struct{}, goOn chan struct{}) <-chan error {
+			source, ended := sourceOf(takeBackup(t, ctx, by)), make(chan error, 1)
+			parts := source.Parts
+			source.Parts = func(yield func([]byte, error) bool) {
+				close(begun)
+				<-goOn
+				parts(yield)
+			}
+			go func() {
+				_, err := client.Restore(ctx, by, source, nil)
+				ended <- err
+			}()
+			<-begun
+			return ended
+		}
+		leave, goOn := make(chan struct{}), make(chan struct{})
+		first := begin(hung, make(chan struct{}), leave)
+		var second <-chan error
+		var lost atomic.Bool
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true, Dialer: c.Lossy("operator", func(method string) bool {
+			if method != "/chubby.v1.Chubby/Restore" || lost.Swap(true) {
+				return false
+			}
+			second = begin(next, make(chan struct{}), goOn)
+			return true
+		})})
+		report(t, client.GiveUpRestore(ctx, operator.Cell()), "the restore was given up, and the operator hears")
+		close(goOn)
+		report(t, <-second, "the restore that began later")
+		close(leave)
+		if err := <-first; !errors.Is(err, api.SessionExpired) { // the later one has ended it
+			t.Errorf("the restore that was given up: %v", err)
+		}
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/chubbylock/chubby/internal/certs"
+	"google.golang.org/grpc/credentials"
 )
 
 // naming says what a field of a request names, by a value of what is there and one of what is not.
@@ -171,14 +171,10 @@ func TestRefusalsTellNotWhatIsThere(t *testing.T) {
 			}
 		}
 		for name := range named {
-			if !tried[name] {
-				t.Errorf("namings has a row for %s, and there is no such field", name)
-			}
+			failIf(t, !tried[name], "namings has a row for %s, and there is no such field", name)
 		}
 		for name := range nothing {
-			if !tried[name] {
-				t.Errorf("namings says that %s names nothing, and there is no such field", name)
-			}
+			failIf(t, !tried[name], "namings says that %s names nothing, and there is no such field", name)
 		}
 	})
 }
@@ -244,7 +240,7 @@ func (w *rights) answer(method protoreflect.MethodDescriptor, request proto.Mess
 	return strings.Join(strings.Fields(prototext.Format(reply)), " ")
 }
 
-// Whoever has some right to a node or to its directory is told why a path cannot be opened; to others, all refusals
+// A caller with some right to a node or to its directory hears why a path cannot be opened; to others, all refusals
 // are the same. An operator is told everything.
 func TestNamesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -270,9 +266,7 @@ func TestNamesAreTold(t *testing.T) {
 			w.open(by, &pb.OpenRequest{Path: "/ls/local/" + made.path, Read: by == operator, Write: by == stranger, Create: pb.Create_CREATE_MUST, Kind: made.kind, Acl: made.acl})
 		}
 		_, err := w.chubby.SetACL(t.Context(), &pb.SetACLRequest{Caller: operator, Mutation: w.mutation(), Handle: w.open(operator, &pb.OpenRequest{Path: "/ls/local/acl", ChangeAcl: true}), Acl: closed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		try := func(caller *pb.Caller, q *pb.OpenRequest) (api.Code, string) {
 			t.Helper()
 			path := q.GetPath()

@@ -14,10 +14,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Chubby §2.7: a change waits for a client that has the file in its cache and
-// does not answer, but no longer than its cache lease. It does not wait for a client
-// that caches nothing, nor for one whose cache has answered nothing lately, however
-// long the lease of its session (decision 23).
+// Chubby §2.7: a change waits for a client that has the file in its cache and does not answer, but no longer than its
+// cache lease. It does not wait for a client that caches nothing, nor for one whose cache has answered nothing lately,
+// however long the lease of its session (decision 23).
 func TestChangeWaitsForLease(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -41,9 +40,7 @@ func TestChangeWaitsForLease(t *testing.T) {
 			c.Cut(test.host)
 			time.Sleep(time.Second)
 			began := time.Now()
-			if _, err := h.SetContents(ctx, []byte("new")); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, []byte("new")))(t)
 			if took := time.Since(began); took < test.least || took > test.within {
 				t.Errorf("with a %s client cut off the write took %v", test.host, took)
 			}
@@ -64,26 +61,19 @@ func TestFailOverWaitsForCachesOnly(t *testing.T) {
 		master := c.Master()
 		began := time.Now()
 		c.Kill(master)
-		if _, err := h.Stat(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := acquire(t, ctx, h).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(h.Stat(ctx))(t)
+		noErr(t, acquire(t, ctx, h).Release(ctx))
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("a read and a lock took %v after the master was killed", took)
 		}
-		if _, err := h.SetContents(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, nil))(t)
 		if took := time.Since(began); took < api.CacheLease || took > api.CacheLease+2*time.Second {
 			t.Errorf("a change took %v after the master was killed with a caching client", took)
 		}
 	})
 }
 
-// A retried change does not wait again for the same clients, and a refused
-// change waits for none.
+// A retried change does not wait again for the same clients, and a refused change waits for none.
 func TestRefusedChangeWaitsForNobody(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -110,13 +100,9 @@ func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		root, mallory, reader := as(t, ctx, c, "root"), as(t, ctx, c, "mallory"), callerAs(t, ctx, c, "nobody")
 		s, err := reader.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "reader", MayCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		who := &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-		if _, err := reader.Open(ctx, &pb.OpenRequest{Caller: who, Mutation: reader.next(), Path: "/ls/local", Read: true}); err != nil {
-			t.Fatal(err)
-		}
+		must(reader.Open(ctx, &pb.OpenRequest{Caller: who, Mutation: reader.next(), Path: "/ls/local", Read: true}))(t)
 		written := make(chan struct{})
 		go func() { // a list: all drop their directory, which each has since it opened something
 			defer close(written)
@@ -148,12 +134,9 @@ func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
 	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 }
 
-// Decision 10: the master does not extend the session of a client that delays a
-// change for longer than SlowClient.
+// Decision 10: the master does not extend the session of a client that delays a change for longer than SlowClient.
 func TestSlowClientIsCutOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
+	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.SlowClient = time.Second })
 		const path = "/ls/local/f"
 		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
@@ -169,30 +152,20 @@ func TestSlowClientIsCutOff(t *testing.T) {
 		go func() { _, err := h.SetContents(ctx, nil); wrote <- err }()
 		time.Sleep(8 * time.Second) // longer than one attempt of the author
 		c.Heal("slow")
-		if err := <-wrote; err != nil {
-			t.Error(err)
-		}
+		report(t, <-wrote)
 		<-slow.Done()
-		if !errors.Is(slow.Err(), client.EndedByCell) {
-			t.Errorf("%v", slow.Err())
-		}
+		failIf(t, !errors.Is(slow.Err(), client.EndedByCell), "%v", slow.Err())
 	})
 }
 
-// Chubby §2.7: cached contents, metadata, absence, listings and Opens need no
-// call.
+// Chubby §2.7: cached contents, metadata, absence, listings and Opens need no call.
 func TestCachedReadsMakeNoCalls(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		author := dial(t, ctx, c, "author", client.Config{})
 		cl := dial(t, ctx, c, "reader", client.Config{Lease: api.MaxLease})
 		h := open(t, ctx, cl, "/ls/local/f", 0)
-		if _, err := h.SetContents(ctx, []byte("a")); err != nil {
-			t.Fatal(err)
-		}
-		d, err := cl.Open(ctx, "/ls/local", client.OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(h.SetContents(ctx, []byte("a")))(t)
+		d := must(cl.Open(ctx, "/ls/local", client.OpenOptions{Read: true}))(t)
 		all := func(want string) {
 			t.Helper()
 			got, _, err := h.Contents(ctx)
@@ -203,12 +176,8 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 			if err := errors.Join(err, statErr, listErr, openErr); err != nil || !errors.Is(absentErr, api.NotFound) {
 				t.Fatal(err, absentErr)
 			}
-			if err := again.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != want || len(children) != 2 {
-				t.Errorf("%q, %d children", got, len(children))
-			}
+			noErr(t, again.Close(ctx))
+			failIf(t, string(got) != want || len(children) != 2, "%q, %d children", got, len(children))
 		}
 		all("a")
 		c.Cut("reader") // from now on no call can succeed
@@ -217,9 +186,7 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 		}
 		c.Heal("reader")
 		before := cl.Stats().Cache
-		if _, err := open(t, ctx, author, "/ls/local/f", 0).SetContents(ctx, []byte("b")); err != nil {
-			t.Fatal(err)
-		}
+		must(open(t, ctx, author, "/ls/local/f", 0).SetContents(ctx, []byte("b")))(t)
 		all("b")
 		if after := cl.Stats().Cache; after.Invalidations == before.Invalidations || before.Hits < 500 {
 			t.Errorf("%+v, then %+v", before, after)
@@ -233,30 +200,83 @@ func TestCachedOpenObeysACL(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		admin := dial(t, ctx, c, "admin", client.Config{As: "admin"})
 		list, err := admin.Open(ctx, "/ls/local/acl/readers", client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte("bob\nadmin\n")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := admin.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true, Create: client.File, ACL: api.ACL{Read: "readers"}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		must(admin.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true, Create: client.File, ACL: api.ACL{Read: "readers"}}))(t)
 		bob := dial(t, ctx, c, "bob", client.Config{As: "bob"})
 		for range 3 {
-			h, err := bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := h.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			h := must(bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true}))(t)
+			noErr(t, h.Close(ctx))
 		}
-		if bob.Stats().Cache.Hits == 0 {
-			t.Error("no handle was reused")
-		}
-		if _, err := list.SetContents(ctx, []byte("admin\n")); err != nil {
-			t.Fatal(err)
-		}
+		failIf(t, bob.Stats().Cache.Hits == 0, "no handle was reused")
+		must(list.SetContents(ctx, []byte("admin\n")))(t)
 		if _, err := bob.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true}); !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// cachingStranger opens a session of the stranger that may cache, and has it refused to open a node.
+func (w *rights) cachingStranger(path string) (caller *pb.Caller, grant uint64) {
+	w.t.Helper()
+	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "stranger", MayCache: true})
+	noErr(w.t, err)
+	caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
+	_, err = w.chubby.Open(w.t.Context(), &pb.OpenRequest{Caller: caller, Mutation: w.mutation(), Path: path, Read: true})
+	stopIf(w.t, !errors.Is(pb.Error(err), api.PermissionDenied), "the stranger opens %s: %v", path, err)
+	return caller, s.GetGrant().GetNumber()
+}
+
+// Who was refused a node, or is told a part of it that no cache keeps, has nothing of it in a cache: no change of it waits for him.
+func TestRefusedOpenHoldsNobodyUp(t *testing.T) {
+	for _, path := range []string{closedFile, handleFile} {
+		synctest.Test(t, func(t *testing.T) {
+			w := startRights(t)
+			stranger, _ := w.cachingStranger(closedFile)
+			if path == handleFile {
+				h := w.open(stranger, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
+				if reply, err := w.chubby.GetStat(t.Context(), &pb.GetStatRequest{Caller: stranger, Handle: h}); err != nil || reply.GetCacheable() {
+					t.Fatal(reply, err)
+				}
+			}
+			operator := w.session("operator")
+			h := w.open(operator, &pb.OpenRequest{Path: path, Write: true})
+			began := time.Now()
+			_, err := w.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: operator, Mutation: w.mutation(), Handle: h, Contents: []byte("a")})
+			if took := time.Since(began); err != nil || took > time.Second {
+				t.Errorf("a change of %s waited %v for a session that may not read it (%v)", path, took, err)
+			}
+		})
+	}
+}
+
+// Nor is he told when it is changed, or made.
+func TestRefusedOpenTellsNothing(t *testing.T) {
+	for what, path := range map[string]string{"a file that is written": closedFile, "a file that is made": "/ls/local/absent"} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := startRights(t)
+				caller, grant := w.cachingStranger(path)
+				operator := w.session("operator")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					time.Sleep(time.Second)
+					if path != closedFile {
+						w.open(operator, &pb.OpenRequest{Path: path, Write: true, Create: pb.Create_CREATE_MUST})
+						return
+					}
+					h := w.open(operator, &pb.OpenRequest{Path: path, Write: true})
+					_, err := w.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: operator, Mutation: w.mutation(), Handle: h, Contents: []byte("a")})
+					report(t, err)
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				reply, _ := w.chubby.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller, Grant: grant})
+				for _, e := range reply.GetEvents() {
+					t.Errorf("the stranger, who was refused it, is told: %v of %s", e.GetKind(), e.GetPath())
+				}
+				<-done
+			})
+		})
+	}
 }

@@ -23,10 +23,18 @@ func inCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *cellte
 // fail, and is the cheapest: there are no heartbeats.
 func inCellOf(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell), edits ...func(*cell.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		test(t, ctx, celltest.Start(t, replicas, edits...))
+	})
+}
+
+// inBubble runs a test in a bubble of virtual time, and gives it a context with that timeout.
+func inBubble(t *testing.T, timeout time.Duration, test func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		test(t, ctx)
 	})
 }
 
@@ -40,10 +48,7 @@ func dial(t *testing.T, ctx context.Context, c *celltest.Cell, host string, cfg 
 		cfg.Dialer = c.DialFrom(host)
 	}
 	cfg.Clock = celltest.Clock
-	cl, err := client.New(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := must(client.New(ctx, cfg))(t)
 	t.Cleanup(func() {
 		done, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -54,18 +59,78 @@ func dial(t *testing.T, ctx context.Context, c *celltest.Cell, host string, cfg 
 
 func open(t *testing.T, ctx context.Context, c *client.Client, path string, delay time.Duration) *client.Handle {
 	t.Helper()
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delay})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delay}))(t)
 }
 
 func acquire(t *testing.T, ctx context.Context, h *client.Handle) *client.Lock {
 	t.Helper()
-	l, err := h.Acquire(ctx, api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
+	return must(h.Acquire(ctx, api.Exclusive))(t)
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
 	}
-	return l
+}
+
+// noErr ends the test if there is an error; what says of what.
+func noErr(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(append(what, err)...)
+	}
+}
+
+// report fails the test if there is an error, and lets it go on.
+func report(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Error(append(what, err)...)
+	}
+}
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }
+
+// equal fails the test unless got is want; what is a format for got.
+func equal[T comparable](t testing.TB, got, want T, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf(what+"; want %v", got, want)
+	}
+}
+
+// fails fails the test unless err has this code, and lets it go on.
+func fails(t testing.TB, err error, code api.Code, what ...any) {
+	t.Helper()
+	if api.CodeOf(err) != code {
+		t.Error(append(what, err, "want", code)...)
+	}
+}
+
+// mustFail ends the test unless err has this code.
+func mustFail(t testing.TB, err error, code api.Code, what ...any) {
+	t.Helper()
+	if api.CodeOf(err) != code {
+		t.Fatal(append(what, err, "want", code)...)
+	}
+}
+
+// failIf fails the test, which goes on, if something is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends the test if something is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
 }

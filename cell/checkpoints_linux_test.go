@@ -23,9 +23,7 @@ func BenchmarkCheckPoint(b *testing.B) {
 			s.Edit()
 			create := func(name api.Name, spec namespace.Spec) {
 				s.Counter++
-				if _, err := s.Tree.Create(name, spec, api.Generation(s.Counter)); err != nil {
-					b.Fatal(err)
-				}
+				must(s.Tree.Create(name, spec, api.Generation(s.Counter)))(b)
 			}
 			for i := range 1 << 30 / size {
 				dir := api.Name(fmt.Sprintf("/dir-%04d", i/1_000))
@@ -35,10 +33,7 @@ func BenchmarkCheckPoint(b *testing.B) {
 				create(dir+api.Name(fmt.Sprintf("/file-%03d", i%1_000)), namespace.Spec{Kind: api.File, Contents: make([]byte, size)})
 			}
 			state := s.Snapshot()
-			bytes, err := state.WriteTo(io.Discard)
-			if err != nil {
-				b.Fatal(err)
-			}
+			bytes := must(state.WriteTo(io.Discard))(b)
 			began := processorTime(b)
 			for b.Loop() {
 				if sum, err := cell.HashCheckPoint(b.Context(), state); err != nil || len(sum) != sha256.Size {
@@ -54,8 +49,6 @@ func BenchmarkCheckPoint(b *testing.B) {
 // processorTime returns the processor time that this process has used.
 func processorTime(b *testing.B) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		b.Fatal(err)
-	}
+	noErr(b, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t))
 	return time.Duration(t.Nano())
 }

@@ -1,10 +1,12 @@
 package cell
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -12,25 +14,9 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/console"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/hashicorp/raft"
 )
-
-func (cfg Config) checkConsole(fault func(string, ...any)) {
-	if !cfg.Console {
-		return
-	}
-	where := cfg.listenAddresses().HTTP
-	switch {
-	case where == "" && cfg.HTTPListener == nil:
-		fault("console: this replica has no http port, where the console would be")
-	case cfg.ClientTLS == (TLSFiles{}) && cfg.HTTPListener == nil && !onLoopback(where):
-		fault("console: without certificates it is for this machine alone, and the http port listens on %s: let it listen on 127.0.0.1 (listen), or give the cell certificates", where)
-	}
-}
-
-func onLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
-}
 
 func newConsole(r *Replica) *console.Console {
 	if !r.cfg.Console {
@@ -56,28 +42,58 @@ func (d consoleDoor) Servers() []string {
 	return list
 }
 
-func (d consoleDoor) Dial(_ context.Context, who console.Guest, address string) (net.Conn, error) {
-	if address == d.r.advertised() {
-		mine, theirs := net.Pipe()
-		//mutant: if err := d.r.introduce(theirs, wire.Guest{Address: who.Address, Principal: "ops", Counts: who.Counts}); err != nil { //by TestConsoleRights of ./cell
-		if err := d.r.introduce(theirs, wire.Guest{Address: who.Address, Principal: who.Principal, Counts: who.Counts}); err != nil {
-			_ = mine.Close() // the other end is closed
-			return nil, err
+func (d consoleDoor) Dial(ctx context.Context, who console.Guest, address string) (net.Conn, error) {
+	id, at := d.r.cfg.ID, d.r.cfg.ClientListener.Addr().String() // clients may reach this replica at another one
+	if address != d.r.advertised() {
+		members := d.r.servers()
+		i := slices.IndexFunc(members, func(s raft.Server) bool { return d.r.clientAddress(string(s.ID)) == address })
+		if i < 0 {
+			return nil, api.Errorf(api.Unavailable, "no replica of the cell is at %s", address)
 		}
-		return mine, nil
+		id, at = string(members[i].ID), address
 	}
-	for _, s := range d.r.servers() {
-		id := string(s.ID)
-		if d.r.clientAddress(id) != address {
-			continue
-		}
-		return d.r.port.Visit(id, string(s.Address), peer.Guest{Principal: who.Principal, Address: who.Address.String()}, visitTimeout)
+	conn, err := d.r.cfg.Dial(at, dialTimeout)
+	if err != nil || d.r.peerCerts == nil {
+		return conn, err
 	}
-	return nil, api.Errorf(api.Unavailable, "no replica of the cell is at %s", address)
+	var proof certs.Proof
+	config := d.r.peerCerts.Client("", func(theirs *x509.Certificate, p certs.Proof) error {
+		proof = p
+		return peer.IsReplica(theirs, certs.Replica{Cell: d.r.cfg.Cell, ID: id})
+	})
+	config.NextProtos = []string{wire.GuestProtocol}
+	encrypted := tls.Client(conn, config)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err = encrypted.HandshakeContext(ctx); err == nil {
+		//mutant: err = wire.Guest{Address: who.Address, Principal: "ops"}.Introduce(encrypted) //by TestConsoleRights of ./cell
+		err = wire.Guest{Address: who.Address, Principal: who.Principal}.Introduce(encrypted)
+	}
+	if err != nil {
+		_ = conn.Close() // err is the error to report
+		return nil, fmt.Errorf("speak for somebody at replica %s: %w", id, err)
+	}
+	return countedConn{encrypted, func() bool { return d.r.peerCerts.Counts(proof) && (id == d.r.cfg.ID || d.r.isConfigured(id)) }}, nil
 }
 
-// visitTimeout is the timeout for reaching another replica for a guest.
-const visitTimeout = time.Second
+// countedConn is a connection to a replica. Nothing is sent over it once the replica has left the cell, or its certificate
+// does not count any more.
+type countedConn struct {
+	net.Conn
+	counts func() bool
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	//mutant: if false { //by TestSpeakers of ./cell
+	if !c.counts() {
+		_ = c.Close() // the error is the one to report
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
+}
+
+// dialTimeout is the timeout for reaching a replica for a visitor, and for the handshake with it.
+const dialTimeout = time.Second
 
 func (d consoleDoor) Verify(ctx context.Context, token, from string) (principal string, counts func() bool, err error) {
 	if d.r.tokens == nil {
@@ -103,24 +119,3 @@ func (d consoleDoor) Identify(state *tls.ConnectionState) (principal string, cou
 	}
 	return principal, counts, err
 }
-
-func (r *Replica) introduce(conn net.Conn, who wire.Guest) error {
-	guests := r.guests.Load()
-	if guests == nil {
-		_ = conn.Close() // nothing was sent over it
-		return api.Errorf(api.Unavailable, "the replica does not serve yet")
-	}
-	return guests.Introduce(conn, who)
-}
-
-func (r *Replica) takeGuest(conn net.Conn, who peer.Guest) {
-	if err := r.introduce(conn, wire.Guest{Address: guestAddress(cmp.Or(who.Address, "unknown")), Principal: who.Principal}); err != nil {
-		r.log.Warn("refused a connection for a guest", "from", conn.RemoteAddr(), "guest", who.Address, "error", err)
-	}
-}
-
-type guestAddress string
-
-func (guestAddress) Network() string { return "tcp" }
-
-func (a guestAddress) String() string { return string(a) }

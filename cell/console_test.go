@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -19,6 +18,7 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/misuse"
 )
 
 // pagesOf are all pages of a console; each function of a page is in it once, or a law below fails.
@@ -37,9 +37,7 @@ const hostile = `<script>alert(1)</script>"'&amp;<img src=x onerror=alert(2)>`
 func noScript(t *testing.T, path string, a answer) {
 	t.Helper()
 	for _, bad := range []string{"<script>alert", "<img src=x", "javascript:", " onclick=", " onload=", " style="} {
-		if strings.Contains(a.body, bad) {
-			t.Errorf("%s has %q in it:\n%s", path, bad, a.body)
-		}
+		failIf(t, strings.Contains(a.body, bad), "%s has %q in it:\n%s", path, bad, a.body)
 	}
 	for _, script := range regexp.MustCompile(`<script[^>]*>[^<]*`).FindAllString(a.body, -1) {
 		if !strings.Contains(script, ` src="/console/static/`) || !strings.HasSuffix(script, ">") {
@@ -48,9 +46,7 @@ func noScript(t *testing.T, path string, a answer) {
 	}
 	policy := a.header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
-		if !strings.Contains(policy, want) {
-			t.Errorf("%s: the policy %q lacks %q", path, policy, want)
-		}
+		failIf(t, !strings.Contains(policy, want), "%s: the policy %q lacks %q", path, policy, want)
 	}
 	if strings.Contains(policy, "unsafe") || a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s: the header is %v", path, a.header)
@@ -60,9 +56,7 @@ func noScript(t *testing.T, path string, a answer) {
 // inConsoleCell runs a test in a bubble, with a cell of three replicas with consoles, without certificates.
 func inConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		cs := &consoles{}
 		defer cs.close()
 		test(t, ctx, celltest.Start(t, 3, cs.edit), cs)
@@ -73,12 +67,8 @@ func inConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c 
 func put(t *testing.T, ctx context.Context, c *client.Client, path string, contents []byte, acl api.ACL) {
 	t.Helper()
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents, ACL: acl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, h.Close(ctx))
 }
 
 // Every page of every replica, master or not, shows what the master says, and whatever names and contents are made of is text in it.
@@ -88,10 +78,7 @@ func TestConsolePages(t *testing.T) {
 		one := dial(t, ctx, c, hostile, client.Config{As: "<i>alice</i>"})
 		put(t, ctx, one, path, []byte(hostile), api.ACL{})
 		put(t, ctx, one, "/ls/local/binary", []byte{0, 1, 2, 255, '<'}, api.ACL{})
-		lock, err := open(t, ctx, one, path, 0).Acquire(ctx, api.Exclusive, client.Reason(hostile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must(open(t, ctx, one, path, 0).Acquire(ctx, api.Exclusive, client.Reason(hostile)))(t)
 		two := dial(t, ctx, c, "two", client.Config{})
 		waiting := open(t, ctx, two, path, 0)
 		ended := make(chan struct{})
@@ -105,9 +92,7 @@ func TestConsolePages(t *testing.T) {
 			b := cs.open(t, id, nil)
 			for _, p := range pagesOf(one.Session(), path) {
 				a := b.get(p)
-				if a.code != http.StatusOK {
-					t.Errorf("%s of %s: status %d\n%s", p, id, a.code, a.body)
-				}
+				failIf(t, a.code != http.StatusOK, "%s of %s: status %d\n%s", p, id, a.code, a.body)
 				noScript(t, p, a)
 			}
 			for p, want := range map[string][]string{
@@ -121,17 +106,13 @@ func TestConsolePages(t *testing.T) {
 			} {
 				body := b.page(p)
 				for _, w := range want {
-					if !strings.Contains(body, w) {
-						t.Errorf("%s of %s does not say %q:\n%s", p, id, w, body)
-					}
+					failIf(t, !strings.Contains(body, w), "%s of %s does not say %q:\n%s", p, id, w, body)
 				}
 			}
 		}
 		stop()
 		<-ended
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	})
 }
 
@@ -161,9 +142,7 @@ func TestConsoleWrongAddresses(t *testing.T) {
 			"/console": 303,
 		} {
 			a := b.get(path)
-			if a.code != code {
-				t.Errorf("%.80s: status %d, want %d\n%s", path, a.code, code, a.body)
-			}
+			failIf(t, a.code != code, "%.80s: status %d, want %d\n%s", path, a.code, code, a.body)
 			if strings.HasPrefix(path, "/console/") {
 				noScript(t, path, a)
 			}
@@ -208,9 +187,7 @@ func TestConsoleOwnHost(t *testing.T) {
 	inConsoleCell(t, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
 		b := cs.open(t, "r1", nil)
 		for host, code := range map[string]int{"localhost": 200, "127.0.0.1:7441": 200, "[::1]:7441": 200, "evil.example": 421, "evil.example:7441": 421, "10.0.0.1": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421} {
-			if a := b.get("/console/", func(q *http.Request) { q.Host = host }); a.code != code {
-				t.Errorf("%s: status %d, want %d", host, a.code, code)
-			}
+			b.get("/console/", func(q *http.Request) { q.Host = host }).is(t, code, host)
 		}
 	})
 }
@@ -223,9 +200,7 @@ func TestConsoleParts(t *testing.T) {
 		for i := range n {
 			acquire(t, ctx, open(t, ctx, one, fmt.Sprintf("/ls/local/lock%03d", i), 0))
 			other, err := one.Cell().NewSession(ctx, client.SessionConfig{As: fmt.Sprintf("principal%03d", i), NoCache: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer func() { _ = other.Close(ctx) }()
 		}
 		b := cs.open(t, "r2", nil)
@@ -249,18 +224,12 @@ func TestConsoleParts(t *testing.T) {
 					next = html.UnescapeString(m[1])
 				}
 			}
-			if len(seen) != n || pages != 3 {
-				t.Errorf("%s: %d rows on %d pages, want %d on 3", first, len(seen), pages, n)
-			}
+			failIf(t, len(seen) != n || pages != 3, "%s: %d rows on %d pages, want %d on 3", first, len(seen), pages, n)
 			for name, times := range seen {
-				if times != 1 {
-					t.Errorf("%s: %s is there %d times", first, name, times)
-				}
+				failIf(t, times != 1, "%s: %s is there %d times", first, name, times)
 			}
 		}
-		if err := one.SetPrincipalQuota(ctx, "principal123", api.Quota{Nodes: 4711}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, one.SetPrincipalQuota(ctx, "principal123", api.Quota{Nodes: 4711}))
 		for name, want := range map[string]string{"principal123": "4711", "nobody so far": fmt.Sprint(api.DefaultQuota().Nodes)} {
 			if body := b.page("/console/act/quota?principal=" + url.QueryEscape(name)); !strings.Contains(body, `value="`+want+`"`) {
 				t.Errorf("the form for the quota of %s does not say %s:\n%s", name, want, body)
@@ -321,7 +290,72 @@ func TestConsoleIsForThisMachineWithoutTLS(t *testing.T) {
 	}
 	cfg.ClientTLS, cfg.PeerTLS = certs.Files{Cert: "a", Key: "b", CA: "c"}, certs.Files{Cert: "a", Key: "b", CA: "c"}
 	cfg.Members[0].HTTP = "h1:7441"
-	if err := cfg.Check(); err != nil {
-		t.Errorf("with certificates: %v", err)
-	}
+	report(t, cfg.Check(), "with certificates")
+}
+
+// Who misuses the cell is named on a page, with the rules that it breaks, each once, and what it should do instead; names are text in it.
+func TestConsoleMisuse(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		b := cs.open(t, "r2", nil)
+		if body := b.page("/console/misuse"); !strings.Contains(body, "No client misuses the cell.") {
+			t.Errorf("of a cell that nobody uses, the page says:\n%s", body)
+		}
+		const path = "/ls/local/<b>'name&amp;"
+		one := dial(t, ctx, c, "one", client.Config{As: "<i>alice</i>", NoCache: true, Lease: 2 * time.Second})
+		put(t, ctx, one, path, []byte(hostile), api.ACL{})
+		two := dial(t, ctx, c, "two", client.Config{As: "<i>bob</i>", NoCache: true})
+		poll(t, ctx, open(t, ctx, two, path, 0))
+		a := b.get("/console/misuse")
+		noScript(t, "/console/misuse", a)
+		for want, times := range map[string]int{
+			"<h2>polling</h2>": 1, "<h2>short-lease</h2>": 1, "a lease of 2.0 s": 1, ">" + html.EscapeString(path) + "</a>": 1, ">" + one.Session().String() + "</a>": 1, ">" + two.Session().String() + "</a>": 1,
+			"&lt;i&gt;alice&lt;/i&gt;": 1, "&lt;i&gt;bob&lt;/i&gt;": 1, html.EscapeString(misuse.Polling.Instead()): 1, html.EscapeString(misuse.ShortLease.Why()): 1,
+		} {
+			if got := strings.Count(a.body, want); got != times {
+				t.Errorf("%q is there %d times, want %d", want, got, times)
+			}
+		}
+		if t.Failed() {
+			t.Log(a.body)
+		}
+	})
+}
+
+// After a fail-over every console shows its phases, in text; of one with a client that does not return, that this goes on.
+func TestConsoleTakeovers(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		near, far := dial(t, ctx, c, "near", client.Config{}), dial(t, ctx, c, "far", client.Config{})
+		open(t, ctx, near, "/ls/local/file", 0)
+		open(t, ctx, far, "/ls/local/file", 0)
+		c.Cut("far")
+		c.FailOver()
+		acquire(t, ctx, open(t, ctx, near, "/ls/local/lock", 0))
+		time.Sleep(5 * time.Second)
+		look := func(id string) (body string, phases []string) {
+			a := cs.open(t, id, nil).get("/console/takeovers")
+			noScript(t, "/console/takeovers", a)
+			newest, _, _ := strings.Cut(a.body, "</section>")
+			for _, m := range regexp.MustCompile(`<tr><th scope="row">([^<]*) <span`).FindAllStringSubmatch(newest, -1) {
+				phases = append(phases, m[1])
+			}
+			return newest, phases
+		}
+		for _, id := range []string{"r1", "r2", "r3"} {
+			if c.Replica(id) == nil {
+				continue
+			}
+			body, phases := look(id)
+			if got, want := strings.Join(phases, ", "), "Election, Log and proof, Leases, First lease, Caches, First grant, Sessions back"; got != want {
+				t.Errorf("%s shows %s; want %s\n%s", id, got, want, body)
+			}
+			for _, want := range []string{"2 sessions outlived", "No master served for", "so far</span>"} {
+				failIf(t, !strings.Contains(body, want), "%s does not say %q:\n%s", id, want, body)
+			}
+		}
+		time.Sleep(time.Minute) // the session of the client that cannot be reached has ended
+		if body, phases := look(c.Master()); strings.Contains(body, "so far") || len(phases) != 7 {
+			t.Errorf("at the end there are %v:\n%s", phases, body)
+		}
+		c.Heal("far")
+	})
 }

@@ -111,10 +111,7 @@ type browser struct {
 // open opens a browser; pair is the certificate in it, nil for none, and secure is nil where there is no TLS.
 func (c *consoles) open(t *testing.T, id string, secure *tls.Config) *browser {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must(cookiejar.New(nil))(t)
 	b := &browser{t: t, jar: jar, base: "http://localhost:7441"}
 	transport := &http.Transport{
 		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return c.port(id).dial(ctx, "192.0.2.7") },
@@ -137,6 +134,12 @@ type answer struct {
 	body   string
 }
 
+// is fails the test unless the answer has that status.
+func (a answer) is(t testing.TB, code int, what string) {
+	t.Helper()
+	failIf(t, a.code != code, "%s: status %d, want %d\n%s", what, a.code, code, a.body)
+}
+
 func (b *browser) do(method, path string, form url.Values, edits ...func(*http.Request)) answer {
 	b.t.Helper()
 	var body io.Reader
@@ -144,9 +147,7 @@ func (b *browser) do(method, path string, form url.Values, edits ...func(*http.R
 		body = strings.NewReader(form.Encode())
 	}
 	q, err := http.NewRequestWithContext(b.t.Context(), method, b.base+path, body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	noErr(b.t, err)
 	if form != nil {
 		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		q.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -155,14 +156,10 @@ func (b *browser) do(method, path string, form url.Values, edits ...func(*http.R
 		edit(q)
 	}
 	reply, err := b.client.Do(q)
-	if err != nil {
-		b.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	stopIf(b.t, err != nil, "%s %s: %v", method, path, err)
 	defer func() { _ = reply.Body.Close() }()
 	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	noErr(b.t, err)
 	return answer{reply.StatusCode, reply.Header, string(text)}
 }
 
@@ -175,9 +172,7 @@ func (b *browser) get(path string, edits ...func(*http.Request)) answer {
 func (b *browser) page(path string) string {
 	b.t.Helper()
 	a := b.get(path)
-	if a.code != http.StatusOK {
-		b.t.Errorf("%s: status %d\n%s", path, a.code, a.body)
-	}
+	failIf(b.t, a.code != http.StatusOK, "%s: status %d\n%s", path, a.code, a.body)
 	return a.body
 }
 
@@ -186,14 +181,9 @@ func (b *browser) firstTold(path string) string {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	q := must(http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil))(b.t)
 	reply, err := b.client.Do(q)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	noErr(b.t, err)
 	defer func() { _ = reply.Body.Close() }()
 	var text strings.Builder
 	for one := make([]byte, 1); !strings.HasSuffix(text.String(), "\n\n"); {
@@ -211,9 +201,7 @@ var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 func csrf(t *testing.T, body string) string {
 	t.Helper()
 	m := csrfField.FindStringSubmatch(body)
-	if m == nil {
-		t.Fatalf("no form:\n%s", body)
-	}
+	stopIf(t, m == nil, "no form:\n%s", body)
 	return m[1]
 }
 

@@ -56,18 +56,12 @@ func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Conte
 // secure is the TLS of a browser; name is the principal of its certificate, "" if it has none.
 func (c *consoleCell) secure(t *testing.T, name string) *tls.Config {
 	t.Helper()
-	text, err := os.ReadFile(c.clients.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(c.clients.file))(t)
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS13}
 	config.RootCAs.AppendCertsFromPEM(text)
 	if name != "" {
 		files := c.clients.client(name)
-		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must(tls.LoadX509KeyPair(files.Cert, files.Key))(t)
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config
@@ -85,9 +79,7 @@ func (c *consoleCell) login(t *testing.T, id, principal string) *browser {
 	t.Helper()
 	b := c.open(t, id, c.secure(t, ""))
 	a := b.do(http.MethodPost, "/console/login", url.Values{"csrf": {csrf(t, b.page("/console/login"))}, "token": {c.raw(principal, 2*time.Hour)}})
-	if a.code != http.StatusSeeOther {
-		t.Fatalf("the login of %s: status %d\n%s", principal, a.code, a.body)
-	}
+	stopIf(t, a.code != http.StatusSeeOther, "the login of %s: status %d\n%s", principal, a.code, a.body)
 	return b
 }
 
@@ -100,12 +92,8 @@ func TestConsoleRights(t *testing.T) {
 		const secret = "/ls/local/secret"
 		put(t, ctx, ops, "/ls/local/open", []byte("anybody"), api.ACL{})
 		h, err := alice.Open(ctx, secret, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte("classified"), ACL: api.ACL{Read: "alices", Write: "alices", Change: "alices"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Acquire(ctx, api.Exclusive, client.Reason("hush")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		must(h.Acquire(ctx, api.Exclusive, client.Reason("hush")))(t)
 		acquire(t, ctx, open(t, ctx, ops, "/ls/local/open", 0))
 		for _, id := range []string{"r1", "r2", "r3"} {
 			for who, b := range map[string]*browser{
@@ -200,9 +188,7 @@ func TestConsoleActs(t *testing.T) {
 						q.Header.Set("Origin", "https://evil.example")
 					}),
 				} {
-					if a.code != http.StatusForbidden {
-						t.Errorf("%s %s: status %d\n%s", address, what, a.code, a.body)
-					}
+					failIf(t, a.code != http.StatusForbidden, "%s %s: status %d\n%s", address, what, a.code, a.body)
 				}
 				if who == "ops" && page.code != http.StatusOK {
 					t.Errorf("%s: status %d\n%s", act.page, page.code, page.body)
@@ -226,19 +212,16 @@ func TestConsoleActs(t *testing.T) {
 		var log []byte
 		for _, id := range []string{"r1", "r2", "r3"} {
 			for _, name := range []string{id, audit.RefusedFile(id)} {
-				text, err := os.ReadFile(filepath.Join(c.audits, name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must(os.ReadFile(filepath.Join(c.audits, name)))(t)
 				log = append(log, text...)
 			}
 		}
 		for _, call := range []string{"BreakLock", "SetQuota", "EndSession", "Transfer"} {
 			for _, who := range []string{`"principal":"ops"`, `"principal":"bob"`} {
 				if !slices.ContainsFunc(strings.Split(string(log), "\n"), func(line string) bool {
-					return strings.Contains(line, `"call":"`+call+`"`) && strings.Contains(line, who) && strings.Contains(line, `"from":"192.0.2.7:`)
+					return strings.Contains(line, `"call":"`+call+`"`) && strings.Contains(line, who) && strings.Contains(line, `"from":"192.0.2.7:`) && strings.Contains(line, `"by":"`+other+`"`)
 				}) {
-					t.Errorf("no %s of %s, from where his browser is, in the audit log:\n%s", call, who, log)
+					t.Errorf("no %s of %s, from where his browser is, by the replica of the console, in the audit log:\n%s", call, who, log)
 				}
 			}
 		}
@@ -257,9 +240,7 @@ func TestConsoleLogin(t *testing.T) {
 				t.Errorf("an update of %s: status %d %v %s", p, a.code, a.header, a.body)
 			}
 		}
-		if a := b.get("/console/events/stream?path=/ls/local"); a.code != http.StatusForbidden {
-			t.Errorf("the stream: status %d", a.code)
-		}
+		equal(t, b.get("/console/events/stream?path=/ls/local").code, http.StatusForbidden, "the stream: status %d")
 		token := csrf(t, b.page("/console/login?to=//evil.example/"))
 		for what, raw := range map[string]string{
 			"nothing": "", "nonsense": "a.b.c", "one that has ended": c.raw("ops", -time.Minute), "a name with another sense": c.raw("@operators", time.Hour), "a long one": strings.Repeat("a", 17<<10),
@@ -286,16 +267,10 @@ func TestConsoleLogin(t *testing.T) {
 			}
 		}
 		body := b.page("/console/")
-		if !strings.Contains(body, ">ops<") {
-			t.Errorf("the page does not say who looks at it:\n%s", body)
-		}
+		failIf(t, !strings.Contains(body, ">ops<"), "the page does not say who looks at it:\n%s", body)
 		stolen := b.jar.Cookies(&url.URL{Scheme: "https", Host: "r1", Path: "/"})
-		if a := (b.do(http.MethodPost, "/console/logout", url.Values{"csrf": {csrf(t, body)}})); a.code != http.StatusSeeOther {
-			t.Errorf("the logout: status %d", a.code)
-		}
-		if a := b.get("/console/", func(q *http.Request) { q.AddCookie(stolen[0]) }); a.code != http.StatusSeeOther {
-			t.Errorf("after the logout: status %d", a.code)
-		}
+		b.do(http.MethodPost, "/console/logout", url.Values{"csrf": {csrf(t, body)}}).is(t, http.StatusSeeOther, "the logout")
+		b.get("/console/", func(q *http.Request) { q.AddCookie(stolen[0]) }).is(t, http.StatusSeeOther, "after the logout")
 		text, err := os.ReadFile(filepath.Join(c.audits, audit.RefusedFile("r1")))
 		if err != nil || !strings.Contains(string(text), `"call":"Authenticate"`) || strings.Contains(string(text), good) {
 			t.Errorf("the audit log: %v\n%s", err, text)
@@ -308,9 +283,7 @@ func TestConsoleLoginsEnd(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
 		is := func(what string, b *browser, code int) {
 			t.Helper()
-			if a := b.get("/console/locks"); a.code != code {
-				t.Errorf("%s: status %d, want %d", what, a.code, code)
-			}
+			b.get("/console/locks").is(t, code, what)
 		}
 		short := c.open(t, "r1", c.secure(t, ""))
 		if a := (short.do(http.MethodPost, "/console/login", url.Values{"csrf": {csrf(t, short.page("/console/login"))}, "token": {c.raw("ops", time.Minute)}})); a.code != 303 {
@@ -322,19 +295,14 @@ func TestConsoleLoginsEnd(t *testing.T) {
 	})
 	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
 		files := c.clients.client("ops")
-		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must(tls.LoadX509KeyPair(files.Cert, files.Key))(t)
 		config := c.secure(t, "")
 		config.Certificates = []tls.Certificate{pair}
 		b := c.open(t, "r2", config)
 		b.page("/console/locks")
 		c.clients.revoke(c.crl, files.Cert)
 		time.Sleep(20 * time.Second)
-		if a := b.get("/console/locks"); a.code != 303 {
-			t.Errorf("with a revoked certificate: status %d", a.code)
-		}
+		equal(t, b.get("/console/locks").code, 303, "with a revoked certificate: status %d")
 		if body := b.page("/console/login"); !strings.Contains(body, "was revoked") {
 			t.Errorf("the login does not say why:\n%s", body)
 		}
@@ -360,10 +328,7 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 			c.open(t, "r1", c.secure(t, "")).page(p)
 		}
 		for range 100 {
-			conn, err := c.port("r1").dial(t.Context(), "192.0.2.9")
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must(c.port("r1").dial(t.Context(), "192.0.2.9"))(t)
 			_, _ = conn.Write([]byte{22, 0, 0, 0, 1, 0})
 			_ = conn.Close()
 		}
@@ -371,10 +336,7 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 		if lines := log.events(t, "event", "connection_refused"); len(lines) == 0 || len(lines) > 2 {
 			t.Errorf("a hundred handshakes have failed, and the log has %d lines about that: %v", len(lines), lines)
 		}
-		conn, err := c.port("r1").dial(t.Context(), "192.0.2.8")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(c.port("r1").dial(t.Context(), "192.0.2.8"))(t)
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		began := time.Now()
 		if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(began) > 10*time.Second {

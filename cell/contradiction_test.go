@@ -27,9 +27,7 @@ const minutes = 3*time.Minute + 20*time.Second
 // rotted runs a test in a cell of that many replicas, with data in dir, that hold "contents" in a file.
 func rotted(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, dir string)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		dir := t.TempDir()
 		c := celltest.Start(t, replicas, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
 		write(t, ctx, c, "contents")
@@ -49,9 +47,7 @@ func compares(t *testing.T, ctx context.Context, c *celltest.Cell) {
 func rots(t *testing.T, c *celltest.Cell, id, is string) {
 	t.Helper()
 	synctest.Wait() // Raft's goroutine, which alone changes the state, waits for a message
-	if err := c.Replica(id).Rot("/file", is); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Replica(id).Rot("/file", is))
 }
 
 // stopped returns which of a cell's replicas have stopped by themselves.
@@ -78,16 +74,14 @@ func follower(c *celltest.Cell) string {
 func filesIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	noErr(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "lock" {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		files[path] = string(text)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }
 
@@ -131,29 +125,19 @@ func contradicted(t *testing.T, ctx context.Context, c *celltest.Cell, replicas 
 	}
 	after := filesIn(t, data)
 	for path, text := range before {
-		if after[path] != text {
-			t.Errorf("%s has changed", path)
-		}
+		failIf(t, after[path] != text, "%s has changed", path)
 	}
-	if len(after) != len(before) || len(before) < 4 {
-		t.Errorf("there were %d files, and are %d", len(before), len(after))
-	}
+	failIf(t, len(after) != len(before) || len(before) < 4, "there were %d files, and are %d", len(before), len(after))
 	if h := c.Replica(c.Master()).Health(); !strings.Contains(h.Warning, bad) {
 		t.Errorf("the master's warning is %q", h.Warning)
 	}
-	if got := read(ctx, c); got != "contents" {
-		t.Errorf("the cell serves %q", got)
-	}
+	equal(t, read(ctx, c), "contents", "the cell serves %q")
 	looksAt(t, ctx, data, filepath.Join(dir, c.Master()))
 	by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 	joined := joins(ctx, c, "r9")
 	time.Sleep(time.Second)
-	if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: "r9", Raft: "r9:7431", Remove: bad}, func([]client.Member) {}); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-joined; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: "r9", Raft: "r9:7431", Remove: bad}, func([]client.Member) {}))
+	noErr(t, <-joined)
 	compares(t, ctx, c)
 	if c.Replica("r9").Err() != nil || len(c.Replica(c.Master()).Differing()) > 0 {
 		t.Errorf("the new replica: %v; the master differs from %v", c.Replica("r9").Err(), c.Replica(c.Master()).Differing())
@@ -164,13 +148,9 @@ func contradicted(t *testing.T, ctx context.Context, c *celltest.Cell, replicas 
 func looksAt(t *testing.T, ctx context.Context, data, other string) {
 	t.Helper()
 	list, err := recovery.Look(ctx, []string{data})
-	if err != nil || !strings.Contains(list[0].Contradicted, "stops") {
-		t.Fatalf("%+v, %v", list, err)
-	}
+	stopIf(t, err != nil || !strings.Contains(list[0].Contradicted, "stops"), "%+v, %v", list, err)
 	state, err := list[0].State(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if file, ok := state.Tree.Get("/file"); !ok || !bytes.EqualFold(file.Contents, []byte("contents")) {
 		t.Errorf("the directory has %+v", file)
 	}

@@ -59,15 +59,8 @@ func TestDivergenceIsNoticed(t *testing.T) {
 // voidEntry is an entry of no epoch and of that second, so that its command does nothing.
 func voidEntry(t *testing.T, wall int64) []byte {
 	t.Helper()
-	command, err := raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{}}.Encode(raftfsm.MaxLevel)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := raftfsm.JoinEntry(0, wall, []raftfsm.Encoded{command})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	command := must(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{}}.Encode(raftfsm.MaxLevel))(t)
+	return must(raftfsm.JoinEntry(0, wall, []raftfsm.Encoded{command}))(t)
 }
 
 // hasCheckPoint has the master make a check point, and waits until all have heard of it.
@@ -140,9 +133,7 @@ func TestWhoMayLeaveContradictsNobody(t *testing.T) {
 			t.Fatalf("it stops because of one that may be leaving: %v", r1.Err())
 		}
 		r2.leaving.Store(false)
-		if !r1.stopIfContradicted(t.Context(), own) || r1.Err() == nil || !r1.leaving.Load() {
-			t.Error("it does not stop")
-		}
+		failIf(t, !r1.stopIfContradicted(t.Context(), own) || r1.Err() == nil || !r1.leaving.Load(), "it does not stop")
 		<-r1.Done()
 	})
 }

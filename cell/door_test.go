@@ -100,7 +100,7 @@ func (c *tokenCell) overFrames(t *testing.T, ctx context.Context, s stranger) gr
 	return l
 }
 
-// Whoever has not said who he is, or cannot, is refused by every call of the protocol, with the same code and without a
+// Every call of the protocol refuses a caller that has not said who it is, or cannot, with the same code and without a
 // word about what there is, also if he knows somebody's session and handle.
 func TestDoor(t *testing.T) {
 	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
@@ -199,9 +199,7 @@ func TestLookingTakesRights(t *testing.T) {
 			for _, l := range locks {
 				names = append(names, api.MustParsePath(l.Path).Name().Base())
 			}
-			if !slices.Equal(names, sees.locks) {
-				t.Errorf("%s sees the locks %q, want %q", sees.name, names, sees.locks)
-			}
+			failIf(t, !slices.Equal(names, sees.locks), "%s sees the locks %q, want %q", sees.name, names, sees.locks)
 			sessions, err := looking.Sessions(ctx)
 			c.clients.check(err)
 			for _, s := range sessions {
@@ -235,12 +233,8 @@ func TestLookingTakesRights(t *testing.T) {
 		if !found || err != nil || info.Principal != "" || info.Host != "" || info.PID != 0 || info.Locks != 0 {
 			t.Errorf("bob finds alice's session: %+v, %v, %v", info, found, err)
 		}
-		if err := bob.Cell().Backup(ctx, io.Discard); !errors.Is(err, api.PermissionDenied) {
-			t.Error("bob takes a backup:", err)
-		}
-		if err := root.Cell().Backup(ctx, io.Discard); err != nil {
-			t.Error("root takes a backup:", err)
-		}
+		fails(t, bob.Cell().Backup(ctx, io.Discard), api.PermissionDenied, "bob takes a backup")
+		report(t, root.Cell().Backup(ctx, io.Discard), "root takes a backup")
 		// What one may not see is refused in the same words, whether it is there or not.
 		_, there := bob.Cell().Explain(ctx, "/ls/local/private")
 		_, absent := bob.Cell().Explain(ctx, "/ls/local/private/child")

@@ -2,8 +2,13 @@ package cell
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
@@ -40,4 +45,53 @@ func appendError(err error) error {
 		}
 	}
 	return &api.Error{Code: api.Uncertain, Message: "the change may or may not have been committed; a retry with the same request number finds out", Err: err}
+}
+
+func (r *Replica) entries() master.Log {
+	log := entryLog{r.raft, r.metrics.entrySized, r.times}
+	if r.cfg.proposeTo != nil {
+		return r.cfg.proposeTo(log)
+	}
+	return log
+}
+
+// entryTimes has the times of writing and applying the newest entries, for traces and log lines about slow
+// calls.
+type entryTimes struct {
+	mu       sync.Mutex // guards what follows
+	appended disk.Appended
+	applied  fsm.Applied
+	last     steps.Phases // of the newest entry appended by this master and applied
+}
+
+func (t *entryTimes) noteAppended(a disk.Appended) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.appended = a
+}
+
+func (t *entryTimes) noteApplied(a fsm.Applied) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.applied = a
+}
+
+// settle records that the entry of that index was applied, for phases. If Raft has written others since, less
+// is known.
+func (t *entryTimes) settle(index uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = steps.Phases{}
+	if t.appended.First <= index && index <= t.appended.Last {
+		t.last.AppendFrom, t.last.AppendTo = t.appended.From, t.appended.To
+	}
+	if t.applied.First <= index && index <= t.applied.Last {
+		t.last.ApplyFrom, t.last.ApplyTo = t.applied.From, t.applied.To
+	}
+}
+
+func (t *entryTimes) phases() steps.Phases {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
 }

@@ -79,9 +79,9 @@ func (r *Replica) runEpoch(leading context.Context, term uint64) {
 		return
 	}
 	applied, sessions := r.clock(), r.fsm.State().Sessions.Len()
-	r.metrics.takeovers.began(m.Epoch(), sessions, vacant, began)
+	r.metrics.master.takeovers.began(m.Epoch(), sessions, vacant, began)
 	m.Start()
-	took := r.metrics.takeovers.nowServes()
+	took := r.metrics.master.takeovers.nowServes()
 	r.master.Store(m)
 	serving := r.clock()
 	r.log.Info("master", "event", "master_began", "epoch", m.Epoch(), "sessions", sessions, "took", took,
@@ -94,7 +94,7 @@ func (r *Replica) runEpoch(leading context.Context, term uint64) {
 		end(r.beginOutage(o, m.Epoch()))
 	}
 	r.master.Store(nil)
-	r.metrics.takeovers.ended()
+	r.metrics.master.takeovers.ended()
 	m.Wait()
 	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", r.whyEnded(context.Cause(ctx), term), "served", r.clock().Sub(serving))
 }

@@ -35,9 +35,7 @@ func (w *wire) at(replica string) pb.ChubbyClient {
 		return chubby
 	}
 	conn, err := grpc.NewClient("passthrough:///"+replica+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.c.Dial))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	w.t.Cleanup(func() { conn.Close() })
 	w.conns[replica] = pb.NewChubbyClient(conn)
 	return w.conns[replica]
@@ -46,9 +44,7 @@ func (w *wire) at(replica string) pb.ChubbyClient {
 func (w *wire) session(nonce byte) *pb.Caller {
 	w.t.Helper()
 	s, err := w.at(w.master).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: []byte(strings.Repeat(string(rune(nonce)), 16)), LeaseNs: int64(api.MaxLease)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 }
 
@@ -73,16 +69,11 @@ func (w *wire) open(c *pb.Caller, path string, edit func(*pb.OpenRequest)) ([]by
 
 func (w *wire) file(c *pb.Caller, path string) []byte {
 	w.t.Helper()
-	h, err := w.open(c, path, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return h
+	return must(w.open(c, path, nil))(w.t)
 }
 
-// Every code of the closed list reaches a client over the wire, with the
-// operation, the replica that answered, and what to do (api.Code). Codes that a
-// client cannot provoke are listed with the reason.
+// Every code of the closed list reaches a client over the wire, with the operation, the replica that answered, and what
+// to do (api.Code). Codes that a client cannot provoke are listed with the reason.
 func TestEveryCodeOverTheWire(t *testing.T) {
 	reached := map[api.Code]error{
 		api.Deadlock: errors.New("see decision 9: nothing waits for itself; kept for recipes that take several locks"),
@@ -112,9 +103,7 @@ func TestEveryCodeOverTheWire(t *testing.T) {
 		if code == api.DeadlineExceeded {
 			continue // the caller's own clock reports it, before any answer
 		}
-		if e.Op == "" || e.Replica == "" || e.Message == "" {
-			t.Errorf("%v says too little: %+v", code, e)
-		}
+		failIf(t, e.Op == "" || e.Replica == "" || e.Message == "", "%v says too little: %+v", code, e)
 	}
 }
 
@@ -150,10 +139,7 @@ func codesOfNames(w *wire) map[api.Code]error {
 	} {
 		_, got[code] = w.open(me, "/ls/local/n", q)
 	}
-	d, err := w.open(me, "/ls/local/d", func(q *pb.OpenRequest) { q.Kind = pb.Kind_KIND_DIRECTORY })
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	d := must(w.open(me, "/ls/local/d", func(q *pb.OpenRequest) { q.Kind = pb.Kind_KIND_DIRECTORY }))(w.t)
 	w.file(me, "/ls/local/d/child")
 	_, got[api.NotEmpty] = w.at(w.master).Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: d})
 	if _, err := w.at(w.master).SetQuota(w.ctx, &pb.SetQuotaRequest{Caller: me, Mutation: w.mutation(), Path: "/ls/local/d", Allowed: &pb.QuotaAmounts{Nodes: 1}}); err != nil {
@@ -167,10 +153,7 @@ func codesOfNames(w *wire) map[api.Code]error {
 func codesOfHandles(w *wire) map[api.Code]error {
 	me := w.session('h')
 	h := w.file(me, "/ls/local/h")
-	reader, err := w.open(me, "/ls/local/h", func(q *pb.OpenRequest) { q.Write, q.ChangeAcl = false, false })
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	reader := must(w.open(me, "/ls/local/h", func(q *pb.OpenRequest) { q.Write, q.ChangeAcl = false, false }))(w.t)
 	old := uint64(7)
 	at := w.at(w.master)
 	got := map[api.Code]error{}
@@ -178,9 +161,7 @@ func codesOfHandles(w *wire) map[api.Code]error {
 	_, got[api.GenerationMismatch] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfGeneration: &old})
 	_, got[api.BadSequencer] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfSequencer: "nonsense"})
 	_, got[api.BadHandle] = at.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: []byte("forged")})
-	if _, err := at.Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: h}); err != nil {
-		w.t.Fatal(err)
-	}
+	must(at.Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: h}))(w.t)
 	_, got[api.HandleClosed] = at.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: h})
 	return got
 }
@@ -191,10 +172,7 @@ func codesOfLocks(w *wire) map[api.Code]error {
 	at := w.at(w.master)
 	mine := w.file(me, "/ls/local/l")
 	acquire := &pb.TryAcquireRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}
-	granted, err := at.TryAcquire(w.ctx, acquire)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	granted := must(at.TryAcquire(w.ctx, acquire))(w.t)
 	got := map[api.Code]error{}
 	w.number = 0
 	theirs := w.file(other, "/ls/local/l")
@@ -208,14 +186,11 @@ func codesOfLocks(w *wire) map[api.Code]error {
 	return got
 }
 
-// codesOfWaiting are errors of calls that take time: a lock-delay, a withdrawn
-// request.
+// codesOfWaiting are errors of calls that take time: a lock-delay, a withdrawn request.
 func codesOfWaiting(w *wire) map[api.Code]error {
 	got := map[api.Code]error{}
 	short, err := client.New(w.ctx, client.Config{Servers: w.c.Servers(), Dialer: w.c.DialFrom("short"), Clock: celltest.Clock, Lease: api.MinLease})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	acquire(w.t, w.ctx, open(w.t, w.ctx, short, "/ls/local/delayed", api.MaxLockDelay))
 	w.c.Cut("short")
 	<-time.After(3 * time.Second)
@@ -223,9 +198,7 @@ func codesOfWaiting(w *wire) map[api.Code]error {
 	h := w.file(me, "/ls/local/delayed")
 	_, got[api.LockDelayed] = w.at(w.master).TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: w.mutation(), Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
 	withdrawn := w.mutation()
-	if _, err := w.at(w.master).Cancel(w.ctx, &pb.CancelRequest{Caller: me, Mutation: withdrawn}); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.at(w.master).Cancel(w.ctx, &pb.CancelRequest{Caller: me, Mutation: withdrawn}))(w.t)
 	_, got[api.Cancelled] = w.at(w.master).TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: withdrawn, Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
 	w.c.Heal("short")
 	_ = short.Close(w.ctx) // its session has ended
@@ -248,8 +221,7 @@ func codesOfTrouble(w *wire) map[api.Code]error {
 	return got
 }
 
-// codeOfIdentity is the error of a cell that does not trust a client's own
-// name.
+// codeOfIdentity is the error of a cell that does not trust a client's own name.
 func codeOfIdentity(t *testing.T) map[api.Code]error {
 	got := map[api.Code]error{}
 	synctest.Test(t, func(t *testing.T) {

@@ -18,15 +18,12 @@ import (
 func watchFile(t *testing.T, ctx context.Context, c *client.Client, path string) *client.Handle {
 	t.Helper()
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Create: client.File, Events: []api.EventKind{api.EventContentsModified}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return h
 }
 
-// Events have no gaps and no duplicates, and are in order, whatever happens to
-// the network and to masters. No event comes before the change can be read.
-// Where events may have been lost, a fail-over or a LOST event says so (Chubby
+// Events have no gaps and no duplicates, and are in order, whatever happens to the network and to masters. No event
+// comes before the change can be read. Where events may have been lost, a fail-over or a LOST event says so (Chubby
 // §2.5).
 func TestEventsThroughTrouble(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -44,17 +41,13 @@ func TestEventsThroughTrouble(t *testing.T) {
 			defer close(stop)
 			for i := range writes {
 				<-time.After(time.Duration(rand.N(100)) * time.Millisecond)
-				if _, err := author.SetContents(ctx, []byte(fmt.Sprint(i))); err != nil {
-					t.Error(err)
-				}
+				report(t, errOf(author.SetContents(ctx, []byte(fmt.Sprint(i)))))
 			}
 		})
 		announced := follow(t, ctx, h, first, first+writes)
 		busy.Wait()
 		t.Logf("%d times something may have been lost; %d masters killed", announced, kills)
-		if kills == 0 || announced == 0 {
-			t.Error("too few failures: the test proves nothing")
-		}
+		failIf(t, kills == 0 || announced == 0, "too few failures: the test proves nothing")
 	})
 }
 
@@ -77,10 +70,7 @@ func flap(c *celltest.Cell, host string, stop <-chan struct{}) {
 // get the next numbers, because nothing else draws from the cell's counter.
 func firstWrite(t *testing.T, ctx context.Context, author *client.Handle) api.Generation {
 	t.Helper()
-	stat, err := author.SetContents(ctx, []byte("first"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stat := must(author.SetContents(ctx, []byte("first")))(t)
 	return stat.Content
 }
 
@@ -89,14 +79,8 @@ func firstWrite(t *testing.T, ctx context.Context, author *client.Handle) api.Ge
 func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.Generation) (announced int) {
 	t.Helper()
 	for seen < last {
-		e, err := h.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stat, err := h.Stat(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(h.Next(ctx))(t)
+		stat := must(h.Stat(ctx))(t)
 		switch e.Kind {
 		case api.EventMasterFailedOver, api.EventLost:
 			announced++
@@ -105,9 +89,7 @@ func follow(t *testing.T, ctx context.Context, h *client.Handle, seen, last api.
 			if stat.Content < e.Generation {
 				t.Fatalf("the event of write %d came before the write: the file is at %d", e.Generation, stat.Content)
 			}
-			if e.Generation > seen+1 {
-				t.Fatalf("the event of write %d came after that of write %d", e.Generation, seen)
-			}
+			stopIf(t, e.Generation > seen+1, "the event of write %d came after that of write %d", e.Generation, seen)
 			seen = max(seen, e.Generation) // a lower one was seen already when it read the file again
 		default:
 			t.Fatalf("unexpected %v", e.Kind)
@@ -128,9 +110,7 @@ func TestEventsOnce(t *testing.T) {
 		busy.Go(func() { flap(c, "watcher", stop) })
 		for i := range 300 {
 			stat, err := author.SetContents(ctx, []byte(fmt.Sprint(i)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			e, err := h.Next(ctx)
 			if err != nil || e.Kind != api.EventContentsModified || e.Generation != stat.Content {
 				t.Fatalf("after write %d: %v of %d, %v", stat.Content, e.Kind, e.Generation, err)
@@ -141,9 +121,8 @@ func TestEventsOnce(t *testing.T) {
 	})
 }
 
-// A client that cannot be reached for a while delays no other client: its
-// events wait, up to a bound. Beyond it, the client gets one event in their
-// place which says that some were lost.
+// A client that cannot be reached for a while delays no other client: its events wait, up to a bound. Beyond it, the
+// client gets one event in their place which says that some were lost.
 func TestEventsOfSlowClient(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -155,26 +134,19 @@ func TestEventsOfSlowClient(t *testing.T) {
 		const writes = api.MaxEventQueue + 200
 		began := time.Now()
 		for range writes {
-			if _, err := author.SetContents(ctx, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(author.SetContents(ctx, nil))(t)
 		}
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("%d writes took %v beside a slow client", writes, took)
 		}
 		c.Heal("slow")
 		lost := follow(t, ctx, h, first, first+writes)
-		if lost == 0 {
-			t.Error("events were lost, and no event says so")
-		}
-		if slow.Err() != nil {
-			t.Errorf("the slow client's session: %v", slow.Err())
-		}
+		failIf(t, lost == 0, "events were lost, and no event says so")
+		report(t, slow.Err(), "the slow client's session")
 	})
 }
 
-// An application that does not read its events learns where the gap is, and its
-// session is not affected.
+// An application that does not read its events learns where the gap is, and its session is not affected.
 func TestEventsNobodyReads(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -184,17 +156,11 @@ func TestEventsNobodyReads(t *testing.T) {
 		first := firstWrite(t, ctx, author)
 		const writes = api.MaxEventQueue + 100
 		for range writes {
-			if _, err := author.SetContents(ctx, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(author.SetContents(ctx, nil))(t)
 		}
 		<-time.After(time.Minute)
-		if cl.Err() != nil {
-			t.Fatalf("the session: %v", cl.Err())
-		}
-		if lost := follow(t, ctx, h, first, first+writes); lost != 1 {
-			t.Errorf("told %d times that events were lost, want once", lost)
-		}
+		noErr(t, cl.Err(), "the session")
+		equal(t, follow(t, ctx, h, first, first+writes), 1, "told %d times that events were lost")
 	})
 }
 
@@ -211,9 +177,7 @@ func TestEventsOfManyChildren(t *testing.T) {
 		d, err := watcher.Open(ctx, "/ls/local/d", client.OpenOptions{
 			Read: true, Create: client.Directory, Events: []api.EventKind{api.EventChildAdded, api.EventChildRemoved},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		author := dial(t, ctx, c, "author", client.Config{})
 		var creating sync.WaitGroup
 		for w := range workers {
@@ -233,10 +197,7 @@ func TestEventsOfManyChildren(t *testing.T) {
 		known := map[string]bool{}
 		heard := 0
 		for done := false; !done; {
-			e, err := d.Next(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must(d.Next(ctx))(t)
 			switch e.Kind {
 			case api.EventChildAdded, api.EventChildRemoved:
 				if heard++; known[e.Child] == (e.Kind == api.EventChildAdded) {
@@ -265,28 +226,21 @@ func TestFailOverIsTold(t *testing.T) {
 		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
 		me := w.session('f')
 		c.Kill(w.master)
-		reply, err := w.at(c.Master()).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me})
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must(w.at(c.Master()).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me}))(t)
 		if events := reply.GetEvents(); len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER || reply.GetGrant() == nil {
 			t.Errorf("the new master answers %v", reply)
 		}
 	})
 }
 
-// A watcher of a lock gets an event when its last holder loses it, at the
-// moment of the loss, and none if the lock passes to the next holder in the
-// same entry.
+// A watcher of a lock gets an event when its last holder loses it, at the moment of the loss, and none if the lock
+// passes to the next holder in the same entry.
 func TestEventLockVacant(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
-		watcher, err := dial(t, ctx, c, "watcher", client.Config{}).Open(ctx, path, client.OpenOptions{
+		watcher := must(dial(t, ctx, c, "watcher", client.Config{}).Open(ctx, path, client.OpenOptions{
 			Read: true, Create: client.File, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		expect := func(what string, kind api.EventKind, generation api.Generation) {
 			t.Helper()
 			if e, err := watcher.Next(ctx); err != nil || e.Kind != kind || e.Generation != generation {
@@ -315,24 +269,70 @@ func TestEventLockVacant(t *testing.T) {
 					close(queued)
 				}
 			}))
-			if err != nil {
-				t.Error(err)
-			}
+			report(t, err)
 			next <- l
 		}()
 		<-queued
-		if err := first.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, first.Release(ctx))
 		second := <-next
 		expect("handed over", api.EventLockAcquired, second.Sequencer().Generation)
 		c.Expire(dying.Session())
 		expect("its session ended", api.EventLockVacant, second.Sequencer().Generation)
 		third := take(open(t, ctx, dial(t, ctx, c, "third", client.Config{}), path, 0))
 		expect("after the lock-delay", api.EventLockAcquired, third.Sequencer().Generation)
-		if err := third.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, third.Release(ctx))
 		expect("released", api.EventLockVacant, third.Sequencer().Generation)
 	})
+}
+
+// A client that watches and does nothing else has an event of each change that begins after
+// the last of some hand-overs in quick succession, or a marker after it.
+func TestEventsAfterHandOvers(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+				r := rand.New(rand.NewPCG(seed, 7))
+				for _, host := range []string{"watcher", "author"} {
+					c.Slow(host, time.Duration(r.IntN(100))*time.Millisecond)
+				}
+				watcher := dial(t, ctx, c, "watcher", client.Config{NoCache: true})
+				dir, err := watcher.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory, Events: []api.EventKind{api.EventChildAdded}})
+				noErr(t, err)
+				author := dial(t, ctx, c, "author", client.Config{})
+				events := make(chan api.Event, 10000)
+				go func() {
+					for {
+						e, err := dir.Next(ctx)
+						if err != nil {
+							return
+						}
+						events <- e
+					}
+				}()
+				for i := range 20 {
+					for range 1 + r.IntN(5) {
+						time.Sleep(time.Duration(r.IntN([]int{20, 100, 300, 1000}[r.IntN(4)])) * time.Millisecond)
+						c.Transfer()
+					}
+					time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+					for len(events) > 0 {
+						<-events
+					}
+					name := fmt.Sprintf("f%d", i)
+					began := time.Now()
+					h, err := author.Open(ctx, "/ls/local/d/"+name, client.OpenOptions{Write: true, Create: client.NewFile})
+					noErr(t, err)
+					_ = h.Close(ctx)
+					for waiting := true; waiting; {
+						select {
+						case e := <-events:
+							waiting = e.Child != name && e.Kind != api.EventMasterFailedOver && e.Kind != api.EventLost
+						case <-time.After(30 * time.Second):
+							t.Fatalf("no event of %s, which was created at %v", name, began)
+						}
+					}
+				}
+			})
+		})
+	}
 }

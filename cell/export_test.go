@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/console"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -22,9 +25,8 @@ func (cfg *Config) Believe(election time.Duration) { cfg.beliefs = election }
 // Support makes a replica know feature levels up to that one, as one of another version does.
 func (cfg *Config) Support(level int) { cfg.supports = level }
 
-// RefuseEntries makes one in ten of the entries that the replica proposes as
-// master fail before it is written. Requests that wait for it must see no
-// difference.
+// RefuseEntries makes one in ten of the entries that the replica proposes as master fail before it is written. Requests
+// that wait for it must see no difference.
 func RefuseEntries(cfg *Config) {
 	random := rand.New(rand.NewPCG(3, 5)) // used by the proposer only, which appends one entry after the other
 	cfg.proposeTo = func(log master.Log) master.Log { return refuser{Log: log, random: random} }
@@ -186,4 +188,61 @@ func Servers(r *Replica) map[string]string {
 		servers[string(s.ID)] = s.Suffrage.String()
 	}
 	return servers
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error; what says of what.
+func noErr(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(append(what, err)...)
+	}
+}
+
+// report fails the test if there is an error, and lets it go on.
+func report(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Error(append(what, err)...)
+	}
+}
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }
+
+// equal fails the test unless got is want; what is a format for got.
+func equal[T comparable](t testing.TB, got, want T, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf(what+"; want %v", got, want)
+	}
+}
+
+// failIf fails the test, which goes on, if something is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends the test if something is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}
+
+// DialForGuest connects to a replica's client port as the console does for a visitor.
+func (r *Replica) DialForGuest(ctx context.Context, principal, address string) (net.Conn, error) {
+	return consoleDoor{r}.Dial(ctx, console.Guest{Principal: principal, Address: "192.0.2.7:1"}, address)
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/session"
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,23 +30,23 @@ const quotaInterval = 10 * time.Second
 
 type backlogGauge struct {
 	desc *prometheus.Desc
-	of   func(master.Backlog) int
+	of   func(api.Backlog) int
 }
 
 func newGauges(r *Replica) *gauges {
-	one := func(name, help string, of func(master.Backlog) int) backlogGauge {
+	one := func(name, help string, of func(api.Backlog) int) backlogGauge {
 		return backlogGauge{desc: prometheus.NewDesc("chubby_"+name, help+" 0 if this replica is not the master.", nil, nil), of: of}
 	}
 	return &gauges{
 		replica: r,
 		backlog: []backlogGauge{
-			one("lock_requests_waiting", "Requests that wait for locks.", func(b master.Backlog) int { return b.Waiters }),
-			one("changes_waiting", "Names whose changes wait for clients to drop what they have cached.", func(b master.Backlog) int { return b.Changes }),
-			one("lock_delays", "Locks that nobody gets for now, because their last holder did not release them.", func(b master.Backlog) int { return b.Delays }),
-			one("handles_open", "Handles that clients have open.", func(b master.Backlog) int { return b.Handles }),
-			one("events_waiting_bytes", "Bytes of events that clients have not acknowledged.", func(b master.Backlog) int { return b.Mail }),
-			one("cached_copies_bytes", "Bytes in which the master remembers what clients may have cached.", func(b master.Backlog) int { return b.Copies }),
-			one("commands_waiting", "Commands that wait to be put into the Raft log.", func(b master.Backlog) int { return b.Proposals }),
+			one("lock_requests_waiting", "Requests that wait for locks.", func(b api.Backlog) int { return b.Waiters }),
+			one("changes_waiting", "Names whose changes wait for clients to drop what they have cached.", func(b api.Backlog) int { return b.Changes }),
+			one("lock_delays", "Locks that nobody gets for now, because their last holder did not release them.", func(b api.Backlog) int { return b.Delays }),
+			one("handles_open", "Handles that clients have open.", func(b api.Backlog) int { return b.Handles }),
+			one("events_waiting_bytes", "Bytes of events that clients have not acknowledged.", func(b api.Backlog) int { return b.Mail }),
+			one("cached_copies_bytes", "Bytes in which the master remembers what clients may have cached.", func(b api.Backlog) int { return b.Copies }),
+			one("commands_waiting", "Commands that wait to be put into the Raft log.", func(b api.Backlog) int { return b.Proposals }),
 		},
 		peers:  prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
 		quotas: prometheus.NewDesc("chubby_quota_used_ratio", "Which part of a quota the principal uses that uses most of its own, by what the quota is of; 1 is all. At most ten seconds old. 0 if this replica is not the master.", []string{"kind"}, nil),
@@ -61,7 +62,7 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
-	var now master.Backlog
+	var now api.Backlog
 	if m := g.replica.master.Load(); m != nil {
 		now = m.Backlog()
 	}

@@ -313,9 +313,7 @@ func TestAnswersAreTheSameWhateverIsHidden(t *testing.T) {
 			}
 		}
 		for name := range toldToEverybody() {
-			if !isField(name) {
-				t.Errorf("toldToEverybody has a row for %s, and there is no such field", name)
-			}
+			failIf(t, !isField(name), "toldToEverybody has a row for %s, and there is no such field", name)
 		}
 	})
 }

@@ -25,13 +25,10 @@ import (
 // startHTTPPort serves the http port of a replica on a loopback socket, with other times, and returns its address.
 func startHTTPPort(t *testing.T, edit func(*http.Server)) (*Replica, string) {
 	t.Helper()
-	r, err := Start(t.Context(), Config{
+	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "secretdata"), Bootstrap: true,
 		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { _ = r.Stop(t.Context()) })
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	server, l := newHTTPServer(r), testbed.Loopback(t)
@@ -56,14 +53,10 @@ const keptFor = time.Minute
 func said(t *testing.T, address, begin, more string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(keptFor))
-	if _, err := io.WriteString(conn, begin); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(conn, begin))(t)
 	sending := make(chan struct{})
 	go func() {
 		defer close(sending)
@@ -104,17 +97,13 @@ func TestAttacksOnTheHTTPPort(t *testing.T) {
 	t.Run("answers that nobody takes", func(t *testing.T) {
 		t.Parallel()
 		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(keptFor))
 		for err == nil {
 			_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error("the connection is kept")
-		}
+		failIf(t, errors.Is(err, os.ErrDeadlineExceeded), "the connection is kept")
 	})
 }
 
@@ -132,7 +121,7 @@ func TestNoBodyIsReadAtTheHTTPPort(t *testing.T) {
 
 var date = regexp.MustCompile(`Date: [^\r]*\r\n`)
 
-// TestHTTPPortAnswersItsTableOnly tries all endpoints, and what is none, by every method and protocol. Refusals are
+// TestHTTPPortAnswersItsTableOnly tries all endpoints, and other paths, by every method and protocol. Refusals are
 // the same byte by byte, whatever was asked.
 func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 	r, address := startHTTPPort(t, hastened)
@@ -167,9 +156,7 @@ func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 					continue
 				}
 				for _, secret := range []string{"secretdata", r.cfg.Data} {
-					if strings.Contains(answer, secret) {
-						t.Errorf("%s %s tells %q:\n%s", method, target, secret, answer)
-					}
+					failIf(t, strings.Contains(answer, secret), "%s %s tells %q:\n%s", method, target, secret, answer)
 				}
 				if want == "200" {
 					continue
@@ -186,32 +173,21 @@ func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"HTTP/1.1404", "HTTP/1.1405", "HTTP/1.0404", "HTTP/1.0405"} {
-		if refusals[kind] == "" {
-			t.Errorf("nothing was refused with %s", kind)
-		}
+		failIf(t, refusals[kind] == "", "nothing was refused with %s", kind)
 	}
 }
 
 // Other protocols than HTTP/1 are not spoken at the http port, with a client's certificate or without one.
 func TestHTTPPortSpeaksNoOtherProtocol(t *testing.T) {
 	_, address := startHTTPPort(t, hastened)
-	ca, err := certs.NewAuthority("test", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.IssueClient("alice", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must(certs.NewAuthority("test", time.Hour))(t)
+	pair := must(ca.IssueClient("alice", time.Hour))(t)
 	for what, config := range map[string]*tls.Config{
 		"without a certificate": {InsecureSkipVerify: true}, //nolint:gosec // nobody answers
 		"with a certificate":    {InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key}}},
 		"for HTTP/2":            {InsecureSkipVerify: true, NextProtos: []string{"h2"}},
 	} {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", address))(t)
 		_ = conn.SetDeadline(time.Now().Add(keptFor))
 		if err := tls.Client(conn, config).HandshakeContext(t.Context()); err == nil {
 			t.Errorf("TLS %s is spoken", what)
@@ -235,10 +211,7 @@ func TestMetricsNameNobody(t *testing.T) {
 	r, _ := startHTTPPort(t, hastened)
 	r.metrics.master.SessionEnded(api.ByClose, 1) // a metric with labels appears with its first value
 	r.metrics.calls.answered("/chubby.Chubby/Open", api.OK, 0, "")
-	families, err := r.metrics.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.metrics.registry.Gather())(t)
 	allowed := []string{
 		"chubby_sessions_ended_total reason", "chubby_call_seconds code", "chubby_call_seconds method", "go_info version", "chubby_build_info version", "chubby_build_info level", "go_gc_duration_seconds quantile",
 		"chubby_quota_used_ratio kind", "chubby_takeover_phase_seconds phase",
@@ -255,7 +228,63 @@ func TestMetricsNameNobody(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(text.String(), "secretdata") {
-		t.Error("metrics name the data directory")
+	failIf(t, strings.Contains(text.String(), "secretdata"), "metrics name the data directory")
+}
+
+// A handler that panics is told as a bug, however many connections of strangers fail meanwhile.
+func TestPanicsAreNotLostAmongStrangers(t *testing.T) {
+	var text bytes.Buffer
+	server := slog.NewLogLogger(&httpErrors{log: slog.New(slog.NewTextHandler(&text, nil))}, slog.LevelWarn)
+	for range 1000 {
+		server.Print("http: TLS handshake error from 192.0.2.1:1: EOF\n")
+	}
+	server.Print("http: panic serving 192.0.2.1:1: oops\ngoroutine 1\n")
+	if said := text.String(); strings.Count(said, "\n") != 2 || strings.Count(said, "event=connection_refused") != 1 || strings.Count(said, "event=bug") != 1 || !strings.Contains(said, "oops") {
+		t.Errorf("the log says\n%s", said)
+	}
+}
+
+// A flood of connections to the http port that send nothing is bounded, and
+// another client's request is answered meanwhile.
+func TestFloodOfTheHTTPPort(t *testing.T) {
+	r := must(Start(t.Context(), Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
+		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
+	}))(t)
+	defer func() { _ = r.Stop(t.Context()) }()
+	address := r.cfg.HTTPListener.Addr().String()
+	ask := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 2 {
+		var flood []net.Conn
+		for range maxHTTPConns + 1 {
+			conn := must(net.Dial("tcp", address))(t)
+			flood = append(flood, conn)
+		}
+		answer, err := ask.Get("http://" + address + "/healthz")
+		noErr(t, err)
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			t.Errorf("a health check meanwhile: %s, %v", answer.Status, err)
+		}
+		_ = answer.Body.Close()
+		_ = flood[0].SetReadDeadline(time.Now().Add(2 * time.Second)) // before its header is overdue
+		if _, err := flood[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the oldest connection is kept: %v", err)
+		}
+		for _, conn := range flood {
+			_ = conn.Close()
+		}
+	}
+}
+
+// Clients' connections leave a replica the file descriptors that it needs itself.
+func TestConnectionsLeaveDescriptors(t *testing.T) {
+	for _, test := range []struct {
+		wanted int
+		limit  uint64
+		want   int
+	}{{20_000, 1 << 30, 20_000}, {20_000, 4096, 4096 - ownDescriptors}, {20_000, 1024, 256}, {20_000, 256, 64}, {100, 1024, 100}, {5, 0, 1}, {20_000, 1<<64 - 1, 20_000}} {
+		if got := affordableConnections(test.wanted, test.limit); got != test.want {
+			t.Errorf("of %d connections with %d descriptors: %d, want %d", test.wanted, test.limit, got, test.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,25 +16,19 @@ const handshakeByte = 22
 // handshake are encrypted; others, of probes and Prometheus, are plain.
 //
 // Goroutines: one accepts, and each connection without a first byte has one, for httpHeaderTime at most. Close
-// ends them; wait waits for them.
+// ends them, and all connections; wait waits for them.
 type sniffer struct {
-	net.Listener
+	*turnover
 	certificates *certs.Store
 	ready        chan net.Conn
 	failed       chan error
 	closed       chan struct{}
 	work         sync.WaitGroup
-
-	mu      sync.Mutex // guards pending
-	pending map[net.Conn]struct{}
-	once    sync.Once
+	once         sync.Once
 }
 
-func newSniffer(l net.Listener, certificates *certs.Store) *sniffer {
-	s := &sniffer{
-		Listener: l, certificates: certificates,
-		ready: make(chan net.Conn), failed: make(chan error), closed: make(chan struct{}), pending: map[net.Conn]struct{}{},
-	}
+func newSniffer(t *turnover, certificates *certs.Store) *sniffer {
+	s := &sniffer{turnover: t, certificates: certificates, ready: make(chan net.Conn), failed: make(chan error), closed: make(chan struct{})}
 	s.work.Go(s.acceptAll)
 	return s
 }
@@ -41,7 +36,7 @@ func newSniffer(l net.Listener, certificates *certs.Store) *sniffer {
 // acceptAll accepts until the listener is closed. The listener below limits the connections.
 func (s *sniffer) acceptAll() {
 	for {
-		conn, err := s.Listener.Accept()
+		conn, err := s.turnover.Accept()
 		if err != nil {
 			select {
 			case s.failed <- err:
@@ -50,9 +45,6 @@ func (s *sniffer) acceptAll() {
 				return
 			}
 		}
-		s.mu.Lock()
-		s.pending[conn] = struct{}{}
-		s.mu.Unlock()
 		s.work.Go(func() { s.sniff(conn) })
 	}
 }
@@ -62,9 +54,6 @@ func (s *sniffer) sniff(conn net.Conn) {
 	late := time.AfterFunc(httpHeaderTime, func() { _ = conn.Close() })
 	first := &sniffedConn{Conn: conn}
 	n, err := conn.Read(first.byte[:])
-	s.mu.Lock()
-	delete(s.pending, conn)
-	s.mu.Unlock()
 	if !late.Stop() || err != nil || n == 0 {
 		_ = conn.Close() // nothing was sent
 		return
@@ -95,9 +84,10 @@ func (s *sniffer) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	err := s.Listener.Close()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for conn := range s.pending {
-		_ = conn.Close() // nothing was sent
+	open := slices.Clone(s.open)
+	s.mu.Unlock()
+	for _, conn := range open {
+		_ = conn.Close() // its server, which closes this listener, is being closed, too
 	}
 	return err
 }

@@ -58,8 +58,7 @@ func (e *ends) dial(ctx context.Context, address string) (net.Conn, error) {
 	}}, nil
 }
 
-// seen returns how many connections there were to an address, and how long
-// those lasted that the other side closed.
+// seen returns how many connections there were to an address, and how long those lasted that the other side closed.
 func (e *ends) seen(address string) (dials int, after []time.Duration) {
 	synctest.Wait()
 	e.mu.Lock()
@@ -75,9 +74,7 @@ func endsFrom(c *celltest.Cell, host string) *ends {
 func (e *ends) call(t *testing.T, ctx context.Context, address string) error {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(e.dial))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{})
 	return pb.Error(err)
@@ -89,9 +86,7 @@ func TestIdleConnections(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		address := c.Servers()[0]
 		mute, err := c.DialFrom("mute")(ctx, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		began := time.Now()
 		for buffer := make([]byte, 1<<10); err == nil; {
 			_, err = mute.Read(buffer) // the replica's HTTP/2 settings
@@ -100,9 +95,7 @@ func TestIdleConnections(t *testing.T) {
 			t.Errorf("a silent connection was closed after %v", took)
 		}
 		calm, busy := endsFrom(c, "calm"), endsFrom(c, "busy")
-		if err := calm.call(t, ctx, address); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, calm.call(t, ctx, address))
 		dial(t, ctx, c, "busy", client.Config{Dialer: busy.dial, OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
 		<-time.After(20 * time.Minute)
 		const idle = 5 * time.Minute
@@ -118,9 +111,7 @@ func TestIdleConnections(t *testing.T) {
 // The replica closes a refused connection although its client leaves it open,
 // and continues to serve an existing session.
 func TestRefusedConnectionsAreClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
+	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.MaxConnectionsPerAddress = 1 })
 		dial(t, ctx, c, "host", client.Config{OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
 		more, master := endsFrom(c, "host"), c.Master()+":7421"
@@ -131,8 +122,26 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 		if _, after := more.seen(master); len(after) == 0 || after[0] > 5*time.Second {
 			t.Errorf("refused connections were closed after %v", after)
 		}
-		if err := endsFrom(c, "another").call(t, ctx, master); err != nil {
-			t.Errorf("from elsewhere: %v", err)
+		report(t, endsFrom(c, "another").call(t, ctx, master), "from elsewhere")
+	})
+}
+
+// The library tries again what a replica refuses because of its rate, after its usual pauses: a program that asks for more than
+// it may is served as fast as it may, and its session lives.
+func TestRefusedForTheirRateIsTriedAgain(t *testing.T) {
+	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
+		const rate, calls = 20, 400
+		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.MaxCallsPerAddress = rate })
+		cl := dial(t, ctx, c, "host", client.Config{NoCache: true, OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
+		file := open(t, ctx, cl, "/ls/local/file", 0)
+		began := time.Now()
+		for range calls {
+			must(file.Stat(ctx))(t)
+		}
+		lock := must(file.Acquire(ctx, api.Exclusive))(t)
+		noErr(t, lock.Release(ctx))
+		if took, least := time.Since(began), (calls/rate-1)*time.Second; took < least || took > 3*least {
+			t.Errorf("%d calls, at %d a second, took %v", calls, rate, took)
 		}
 	})
 }

@@ -33,9 +33,7 @@ func TestLintIsForWhoMayLook(t *testing.T) {
 		put := func(path, text string) *client.Handle {
 			t.Helper()
 			h := open(t, ctx, operator, path, 0)
-			if _, err := h.SetContents(ctx, []byte(text)); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, []byte(text)))(t)
 			return h
 		}
 		put("/ls/local/acl/us", "operator\nmember\n")
@@ -45,15 +43,11 @@ func TestLintIsForWhoMayLook(t *testing.T) {
 		if err == nil {
 			_, err = changer.SetACL(ctx, api.ACL{Read: "us", Write: "us", Change: "us"})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		put("/ls/local/acl/operators", "operator\n")
 		member := as("member", "member", client.Config{NoCache: true})
 		h, err := member.Open(ctx, "/ls/local/secret", client.OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		poll(t, ctx, h)
 		short := as("short", "member", client.Config{Lease: 2 * time.Second})
 		time.Sleep(misuse.MinTime)
@@ -62,9 +56,7 @@ func TestLintIsForWhoMayLook(t *testing.T) {
 		lint := func(by *client.Client, o misuse.Options) []misuse.Finding {
 			t.Helper()
 			r, err := by.Cell().Lint(ctx, o)
-			if err != nil || r.Since <= 0 || r.Epoch == 0 {
-				t.Fatalf("%+v, %v", r, err)
-			}
+			stopIf(t, err != nil || r.Since <= 0 || r.Epoch == 0, "%+v, %v", r, err)
 			return r.Findings
 		}
 		stranger := as("stranger", "stranger", client.Config{})
@@ -75,15 +67,11 @@ func TestLintIsForWhoMayLook(t *testing.T) {
 		}
 		for who, by := range map[string]*client.Client{"an operator": operator, "he himself": as("again", "member", client.Config{})} {
 			found := lint(by, misuse.Options{Principal: "member"})
-			if len(found) != 2 {
-				t.Fatalf("%s sees %+v", who, found)
-			}
+			stopIf(t, len(found) != 2, "%s sees %+v", who, found)
 			for _, f := range found {
 				polls := f.Kind == misuse.Polling && f.Who.Session == member.Session() && f.Path == "/ls/local/secret" && f.Count > 60 && f.Lease == 0
 				lease := f.Kind == misuse.ShortLease && f.Who.Session == short.Session() && f.Path == "" && f.Lease == 2*time.Second
-				if !polls && !lease || f.Who.Principal != "member" || f.Who.Host == "" {
-					t.Errorf("%s sees %+v", who, f)
-				}
+				failIf(t, !polls && !lease || f.Who.Principal != "member" || f.Who.Host == "", "%s sees %+v", who, f)
 			}
 		}
 		put("/ls/local/acl/us", "operator\nmember\nreader\n")
@@ -107,9 +95,7 @@ func TestLintOfWhatHasChanged(t *testing.T) {
 			t.Helper()
 			for i := range 120 {
 				if writes {
-					if _, err := w.SetContents(ctx, []byte{byte(i)}); err != nil {
-						t.Fatal(err)
-					}
+					must(w.SetContents(ctx, []byte{byte(i)}))(t)
 				}
 				if _, _, err := h.Contents(ctx); err != nil {
 					t.Fatal(err)
@@ -119,10 +105,7 @@ func TestLintOfWhatHasChanged(t *testing.T) {
 		}
 		found := func() (list []misuse.Kind) {
 			t.Helper()
-			r, err := writer.Cell().Lint(ctx, misuse.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must(writer.Cell().Lint(ctx, misuse.Options{}))(t)
 			for _, f := range r.Findings {
 				list = append(list, f.Kind)
 			}
@@ -155,26 +138,16 @@ func TestLintTellsNobodyOfOtherNodes(t *testing.T) {
 		}
 		operator, member, stranger := as("operator"), as("member"), as("stranger")
 		for path, text := range map[string]string{"/ls/local/acl/us": "operator\nmember\n", "/ls/local/secret": "", "/ls/local/public": ""} {
-			if _, err := open(t, ctx, operator, path, 0).SetContents(ctx, []byte(text)); err != nil {
-				t.Fatal(err)
-			}
+			must(open(t, ctx, operator, path, 0).SetContents(ctx, []byte(text)))(t)
 		}
 		changer, err := operator.Open(ctx, "/ls/local/secret", client.OpenOptions{ChangeACL: true})
 		if err == nil {
 			_, err = changer.SetACL(ctx, api.ACL{Read: "us", Write: "us", Change: "us"})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := open(t, ctx, operator, "/ls/local/acl/operators", 0).SetContents(ctx, []byte("operator\n")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		must(open(t, ctx, operator, "/ls/local/acl/operators", 0).SetContents(ctx, []byte("operator\n")))(t)
 		read := func(path string) *client.Handle {
-			h, err := member.Open(ctx, path, client.OpenOptions{Read: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return h
+			return must(member.Open(ctx, path, client.OpenOptions{Read: true}))(t)
 		}
 		secret, public := read("/ls/local/secret"), read("/ls/local/public")
 		poll(t, ctx, secret)
@@ -196,16 +169,12 @@ func TestRefusedWritesAreNoWrites(t *testing.T) {
 		cl := dial(t, ctx, c, "writer", client.Config{NoCache: true})
 		h := open(t, ctx, cl, "/ls/local/file", 0)
 		for range 2 {
-			if _, err := h.SetContents(ctx, []byte("same")); err != nil {
-				t.Fatal(err)
-			}
+			must(h.SetContents(ctx, []byte("same")))(t)
 		}
 		large := make([]byte, misuse.LargeWrite)
 		for range 60 {
 			for _, contents := range [][]byte{[]byte("same"), large} {
-				if _, err := h.SetContents(ctx, contents, client.IfGeneration(1)); api.CodeOf(err) != api.GenerationMismatch {
-					t.Fatal(err)
-				}
+				mustFail(t, errOf(h.SetContents(ctx, contents, client.IfGeneration(1))), api.GenerationMismatch)
 			}
 			time.Sleep(time.Second)
 		}

@@ -3,11 +3,13 @@ package cell
 import (
 	"cmp"
 	"context"
+	"math"
 	"net"
 	"path/filepath"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
+	"golang.org/x/sys/unix"
 )
 
 // listenOn returns where to listen for an advertised address: an IP address itself, but every interface for a
@@ -28,34 +30,6 @@ func (cfg Config) listenAddresses() Addresses {
 		Raft:   cmp.Or(cfg.Listen.Raft, listenOn(self.Raft)),
 		HTTP:   cmp.Or(cfg.Listen.HTTP, listenOn(self.HTTP)),
 	}
-}
-
-func (cfg Config) checkListen(fault func(string, ...any)) {
-	type port struct {
-		what, address string
-		given         net.Listener
-	}
-	where := cfg.listenAddresses()
-	ports := []port{{"clients", where.Client, cfg.ClientListener}, {"raft", where.Raft, cfg.RaftListener}, {"http", where.HTTP, cfg.HTTPListener}}
-	for i, one := range ports {
-		for _, other := range ports[:i] {
-			if one.given == nil && other.given == nil && overlap(one.address, other.address) {
-				fault("listen: %s (for %s) and %s (for %s) are the same port here: give each its own, or say where to listen (listen)", other.address, other.what, one.address, one.what)
-			}
-		}
-	}
-}
-
-// overlap reports whether two addresses cannot both be listened on; a name means every interface. Port 0 is
-// always free.
-func overlap(a, b string) bool {
-	hostA, portA, err := net.SplitHostPort(a)
-	hostB, portB, errB := net.SplitHostPort(b)
-	if err != nil || errB != nil || portA != portB || portA == "0" {
-		return false
-	}
-	every := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
-	return hostA == hostB || every(hostA) || every(hostB)
 }
 
 func (r *Replica) listen(ctx context.Context) error {
@@ -109,4 +83,29 @@ func (r *Replica) logStart() {
 	r.log.Info("started", "event", "replica_started", "version", Version(), "cell", r.cfg.Cell, "data", data, "log_store", r.cfg.LogStore,
 		"listens", r.listening(), "advertises", strings.TrimSpace(strings.Join([]string{r.advertised(), self.Raft, self.HTTP}, " ")),
 		"entries", entries, "index", r.raft.LastIndex(), "term", r.raft.CurrentTerm(), "members", len(r.servers()))
+}
+
+// ownDescriptors is how many file descriptors the replica reserves: for files, the raft port (maxPortConns),
+// the http port (maxHTTPConns), and refused connections. Without one it cannot begin a log segment or a
+// snapshot, and ends.
+const ownDescriptors = 768
+
+// descriptorLimit returns how many files this process may open. Go's runtime has raised that to the system's
+// maximum.
+func descriptorLimit() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt64 // unknown: refuse nothing for it
+	}
+	return uint64(limit.Cur) //nolint:unconvert // of another type on other systems
+}
+
+// affordableConnections returns how many client connections the limit of file descriptors allows, at least a
+// quarter of that limit.
+func affordableConnections(wanted int, limit uint64) int {
+	left := limit / 4
+	if limit > ownDescriptors {
+		left = max(left, limit-ownDescriptors)
+	}
+	return int(max(1, min(uint64(wanted), left)))
 }

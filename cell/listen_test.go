@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -36,43 +38,30 @@ func TestListenOn(t *testing.T) {
 	}
 }
 
-// A replica whose addresses are names that its machine cannot resolve listens
-// on the configured address, answers there, and tells clients the advertised
-// one. Its log begins with a line about itself.
+// A replica whose addresses are names that its machine cannot resolve listens on the configured address, answers there,
+// and tells clients the advertised one. Its log begins with a line about itself.
 func TestListenBehindAMappedPort(t *testing.T) {
 	log, dir := &testbed.Lines{}, t.TempDir()
-	r, err := Start(t.Context(), Config{
+	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "inside.invalid:7421", Raft: "inside.invalid:7431", HTTP: "inside.invalid:7441"}},
 		Data: filepath.Join(dir, "r1"), Bootstrap: true, Advertise: "outside.invalid:443",
 		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0"},
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer func() { _ = r.Stop(t.Context()) }()
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
-	if got := r.Health().Address; got != "outside.invalid:443" {
-		t.Errorf("clients are told %s", got)
-	}
+	equal(t, r.Health().Address, "outside.invalid:443", "clients are told %s")
 	client := r.cfg.ClientListener.Addr().String()
-	conn, err := net.Dial("tcp", client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", client))(t)
 	_ = conn.Close()
 	lines := log.Take()
-	if len(lines) < 2 || !strings.Contains(lines[0], "msg=starting") {
-		t.Fatalf("the log begins with %q", lines)
-	}
+	stopIf(t, len(lines) < 2 || !strings.Contains(lines[0], "msg=starting"), "the log begins with %q", lines)
 	text := strings.Join(lines, "")
 	for _, want := range []string{
 		"msg=started replica=r1 event=replica_started version=" + Version() + " cell=local data=" + filepath.Join(dir, "r1") + " ", fmt.Sprintf(`listens="%s 127.0.0.1:`, client),
 		`advertises="outside.invalid:443 inside.invalid:7431 inside.invalid:7441"`, " entries=",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the log lacks %s:\n%s", want, text)
-		}
+		failIf(t, !strings.Contains(text, want), "the log lacks %s:\n%s", want, text)
 	}
 	taken := r.cfg
 	taken.ID, taken.Data, taken.ClientListener, taken.RaftListener, taken.HTTPListener = "r1", t.TempDir(), nil, nil, nil
@@ -82,17 +71,13 @@ func TestListenBehindAMappedPort(t *testing.T) {
 	}
 }
 
-// TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start has
-// logged what it started. The goroutine that calls Start, which may be the main one, must survive
-// that, and learn of the end.
+// TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start has logged what it started.
+// The goroutine that calls Start, which may be the main one, must survive that, and learn of the end.
 func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
-	r, err := Start(t.Context(), Config{
+	r := must(Start(t.Context(), Config{
 		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}},
 		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	failed := make(chan struct{})
 	go func() { // the failing store ends it
 		defer close(failed)
@@ -106,9 +91,7 @@ func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
 		goesOn = true
 	}()
 	<-starting
-	if !goesOn {
-		t.Error("the goroutine that starts the replica was ended")
-	}
+	failIf(t, !goesOn, "the goroutine that starts the replica was ended")
 	if <-r.Done(); !errors.Is(r.Err(), api.TooLarge) {
 		t.Errorf("it ended with %v", r.Err())
 	}
@@ -139,35 +122,104 @@ func TestPortsOutliveAnError(t *testing.T) {
 		Logger: slog.New(slog.NewTextHandler(&said, nil)), Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}},
 		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Raft: "127.0.0.1:0"}, ClientListener: clients, HTTPListener: operators,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = r.Stop(t.Context()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := grpc.NewClient(clients.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = conn.Close() }()
-	if _, err := pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Errorf("a client: %v", err)
-	}
+	report(t, errOf(pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{}, grpc.WaitForReady(true))), "a client")
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+operators.Addr().String()+"/healthz", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	reply, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatalf("an operator: %v", err)
-	}
+	noErr(t, err, "an operator")
 	_ = reply.Body.Close()
 	if err := r.Stop(ctx); err != nil { // everything logged is written by then
 		t.Error(err)
 	}
 	for _, line := range []string{"cannot accept on the client port", "http: Accept error"} {
-		if !strings.Contains(said.String(), line) {
-			t.Errorf("the log does not have %q:\n%s", line, &said)
-		}
+		failIf(t, !strings.Contains(said.String(), line), "the log does not have %q:\n%s", line, &said)
 	}
+}
+
+// locate makes a call over a connection of its own, which it returns.
+func locate(t *testing.T, address string) (*grpc.ClientConn, error) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	noErr(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{})
+	return conn, pb.Error(err)
+}
+
+// A client that opens very many connections gets an error that says so. Earlier connections are served on, and when
+// some are closed there is room again. Only some of the refused ones are kept open.
+func TestTooManyConnections(t *testing.T) {
+	for name, limit := range map[string]struct {
+		all, each int
+		why       string
+	}{
+		"of an address": {all: 5, each: 3, why: "at most 3 are allowed for one address (max-connections-per-address)"},
+		"in all":        {all: 3, each: 5, why: "at most 3 are allowed (max-connections)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tooManyConnections(t, limit.all, limit.each, limit.why)
+		})
+	}
+}
+
+func tooManyConnections(t *testing.T, all, each int, why string) {
+	most, log := min(all, each), &testbed.Lines{}
+	r, err := Start(t.Context(), Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
+		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, MaxConnections: all, MaxConnectionsPerAddress: each, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	noErr(t, err)
+	defer func() { _ = r.Stop(t.Context()) }()
+	address := r.cfg.ClientListener.Addr().String()
+	var open []*grpc.ClientConn
+	for range most {
+		conn, err := locate(t, address)
+		report(t, err, "a connection")
+		open = append(open, conn)
+	}
+	conn, err := locate(t, address)
+	if !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), why) {
+		t.Errorf("one connection too many: %v; want that %q", err, why)
+	}
+	_ = conn.Close()
+	var flood []net.Conn
+	for range 3 * wire.MaxRefused {
+		conn := must(net.Dial("tcp", address))(t)
+		flood = append(flood, conn)
+	}
+	testbed.Await(t, "the flood to be refused", func() bool { return counted(t, r, "chubby_client_connections_refused_total") >= 3*wire.MaxRefused })
+	if open, refused := r.conns.Count(), r.conns.Refused(); open != most || refused > wire.MaxRefused {
+		t.Errorf("%d connections are open, and %d refused ones are kept", open, refused)
+	}
+	for _, conn := range open {
+		report(t, errOf(pb.NewCellClient(conn).Locate(t.Context(), &pb.LocateRequest{})), "an earlier connection")
+	}
+	for _, conn := range flood { // also those that this side does not close
+		_ = conn.SetReadDeadline(time.Now().Add(3 * wire.RefusedFor))
+		if _, err := io.Copy(io.Discard, conn); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("a refused connection is kept")
+		}
+		_ = conn.Close()
+	}
+	_ = open[0].Close()
+	testbed.Await(t, "room", func() bool { return counted(t, r, "chubby_client_connections") == float64(most-1) })
+	if open[0], err = locate(t, address); err != nil {
+		t.Errorf("there is room, and %v", err)
+	}
+	if lines := strings.Count(strings.Join(log.Take(), ""), "refused a client's connection"); lines < 1 || lines > 60 {
+		t.Errorf("%d lines tell of more than %d refused connections", lines, 3*wire.MaxRefused)
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	testbed.Await(t, "all to be closed", func() bool { return counted(t, r, "chubby_client_connections") == 0 })
 }

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
-// Chubby §2.4, §2.8: if the holder of a lock became unreachable, another client
-// gets the lock only after the holder's lease and the lock-delay, with a
-// greater token. By then the holder's own context has ended.
+// Chubby §2.4, §2.8: if the holder of a lock became unreachable, another client gets the lock only after the holder's
+// lease and the lock-delay, with a greater token. By then the holder's own context has ended.
 func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const delay = 10 * time.Second
@@ -41,9 +42,7 @@ func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 		if !stopped.Before(time.Now()) || stopped.Before(cut) {
 			t.Errorf("the old holder's context ended %v after the lock passed on", time.Since(stopped))
 		}
-		if l.Token() <= held.Token() {
-			t.Errorf("token %d follows %d", l.Token(), held.Token())
-		}
+		failIf(t, l.Token() <= held.Token(), "token %d follows %d", l.Token(), held.Token())
 	})
 }
 
@@ -70,9 +69,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 						mu.Lock()
 						order = append(order, i)
 						mu.Unlock()
-						if err := l.Release(ctx); err != nil {
-							t.Error(err)
-						}
+						report(t, l.Release(ctx))
 					})
 					if place := <-queued; place != i+1 {
 						t.Errorf("request %d is at place %d", i, place)
@@ -82,9 +79,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 					c.Kill(c.Master())
 					time.Sleep(10 * time.Second) // for all to come back with their tickets
 				}
-				if err := held.Release(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, held.Release(ctx))
 				waiting.Wait()
 				if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(order, want) {
 					t.Errorf("granted in the order %v", order)
@@ -102,24 +97,16 @@ func TestReadersAndWriters(t *testing.T) {
 			handles[i] = open(t, ctx, dial(t, ctx, c, fmt.Sprint("h", i), client.Config{}), "/ls/local/lock", 0)
 		}
 		shared := func(i int) *client.Lock {
-			l, err := handles[i].Acquire(ctx, api.Shared)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
+			return must(handles[i].Acquire(ctx, api.Shared))(t)
 		}
 		a, b := shared(0), shared(1)
-		if a.Token() != b.Token() {
-			t.Errorf("two readers that share the lock have tokens %d and %d", a.Token(), b.Token())
-		}
+		failIf(t, a.Token() != b.Token(), "two readers that share the lock have tokens %d and %d", a.Token(), b.Token())
 		written := make(chan *client.Lock, 1)
 		queued := make(chan bool, 100)
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			l, err := handles[2].Acquire(ctx, api.Exclusive, client.OnQueued(func(client.Queued) { queued <- true }))
-			if err != nil {
-				t.Error(err)
-			}
+			report(t, err)
 			written <- l
 		})
 		<-queued
@@ -134,17 +121,11 @@ func TestReadersAndWriters(t *testing.T) {
 		default:
 		}
 		for _, l := range []*client.Lock{a, b} {
-			if err := l.Release(ctx); err != nil {
-				t.Error(err)
-			}
+			report(t, l.Release(ctx))
 		}
 		w := <-written
-		if w.Token() <= a.Token() {
-			t.Errorf("token %d follows %d", w.Token(), a.Token())
-		}
-		if err := w.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		failIf(t, w.Token() <= a.Token(), "token %d follows %d", w.Token(), a.Token())
+		report(t, w.Release(ctx))
 		<-late
 		waiting.Wait()
 	})
@@ -171,16 +152,116 @@ func TestGivingUp(t *testing.T) {
 		if err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1 {
 			t.Errorf("one waits, and one has given up: %+v, %v", locks, err)
 		}
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
 		l := <-got
 		waiting.Wait()
-		if err := l.Release(ctx); err != nil {
-			t.Error(err)
+		report(t, l.Release(ctx))
+		report(t, acquire(t, ctx, impatient).Release(ctx))
+	})
+}
+
+// endsOf returns why the holdings of a lock ended; no two of them may have been at once.
+func endsOf(t *testing.T, ctx context.Context, c *client.Client, path string) (list []api.EndReason) {
+	t.Helper()
+	h := must(c.Cell().History(ctx, path))(t)
+	if a, b, found := h.Overlap(); found {
+		t.Errorf("two held %s at once: %+v and %+v", path, a, b)
+	}
+	for _, one := range h.Holdings {
+		if one.Session == 0 || one.Principal == "" || one.Generation == 0 || (one.Until == 0) != (one.End == 0) {
+			t.Errorf("a holding is %+v", one)
 		}
-		if err := acquire(t, ctx, impatient).Release(ctx); err != nil {
-			t.Error(err)
+		list = append(list, one.End)
+	}
+	return list
+}
+
+// The cell remembers who held a lock, over fail-overs, and whose client was lost in one.
+func TestHistoryOfALock(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path, delay = "/ls/local/lock", 3 * time.Second
+		next := dial(t, ctx, c, "next", client.Config{})
+		h := open(t, ctx, next, path, delay)
+		noErr(t, acquire(t, ctx, h).Release(ctx))
+		for _, failsOver := range []bool{false, true} {
+			lost := dial(t, ctx, c, "lost", client.Config{})
+			acquire(t, ctx, open(t, ctx, lost, path, delay))
+			c.Cut("lost")
+			if failsOver {
+				c.Restart(c.FailOver())
+			}
+			noErr(t, acquire(t, ctx, h).Release(ctx))
+			c.Heal("lost")
 		}
+		lock := acquire(t, ctx, h)
+		want := []api.EndReason{api.ByClose, api.ByExpiry, api.ByClose, api.ByFailOver, api.ByClose, 0}
+		for range 3 { // masters
+			got := endsOf(t, ctx, next, path)
+			stopIf(t, len(got) != len(want), "the holdings ended %v, want %v", got, want)
+			for i := range want {
+				failIf(t, got[i] != want[i], "the holdings ended %v, want %v", got, want)
+			}
+			c.Restart(c.FailOver())
+		}
+		report(t, lock.Err())
+		fails(t, errOf(next.Cell().History(ctx, "/ls/local/none")), api.NotFound, "the history of no node")
+	})
+}
+
+// A client that returned to a new master, and is lost after that, expires: it was not lost in the fail-over.
+func TestReturnedClientsAreNotLostInAFailOver(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		const path = "/ls/local/lock"
+		next := dial(t, ctx, c, "next", client.Config{})
+		acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "lost", client.Config{}), path, time.Second))
+		c.Restart(c.FailOver())
+		time.Sleep(30 * time.Second)
+		c.Cut("lost")
+		acquire(t, ctx, open(t, ctx, next, path, time.Second))
+		if got := endsOf(t, ctx, next, path); len(got) != 2 || got[0] != api.ByExpiry {
+			t.Errorf("the holdings ended %v", got)
+		}
+	})
+}
+
+// A cell whose upgrade is not finished remembers nothing, and says so.
+func TestHistoryNeedsItsLevel(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		by := dial(t, ctx, c, "by", client.Config{})
+		open(t, ctx, by, "/ls/local/lock", 0)
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the library tries for as long as it may, and to ask costs more than to wait
+		defer cancel()
+		if _, err := by.Cell().History(ctx, "/ls/local/lock"); !errors.Is(err, api.Unavailable) {
+			t.Errorf("%v", err)
+		}
+	}, func(cfg *cell.Config) { cfg.Support(raftfsm.HistoryLevel - 1) })
+}
+
+// For how long a request has waited is shown over a fail-over.
+func TestWaitingTimesSurviveFailOvers(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		holder := dial(t, ctx, c, "holder", client.Config{})
+		acquire(t, ctx, open(t, ctx, holder, "/ls/local/lock", 0))
+		waiter := dial(t, ctx, c, "waiter", client.Config{})
+		h := open(t, ctx, waiter, "/ls/local/lock", 0)
+		wait, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		began := time.Now()
+		go func() {
+			defer close(done)
+			_, _ = h.Acquire(wait, api.Exclusive)
+		}()
+		for range 2 {
+			time.Sleep(2 * time.Minute)
+			c.Restart(c.FailOver())
+			time.Sleep(20 * time.Second)
+			locks, err := holder.Cell().Locks(ctx, "/ls/local/lock")
+			stopIf(t, err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1, "%+v, %v", locks, err)
+			if is, shown := time.Since(began), locks[0].Waiters[0].Waiting; shown < is-2*time.Second || shown > is {
+				t.Errorf("it has waited for %v, and %v is shown", is, shown)
+			}
+		}
+		cancel()
+		<-done
 	})
 }

@@ -13,26 +13,6 @@ import (
 // MaxMetricPrefixes is the maximum of Config.MetricPrefixes: each has its own metrics.
 const MaxMetricPrefixes = 32
 
-func (cfg Config) checkMetricPrefixes(fault func(string, ...any)) {
-	if len(cfg.MetricPrefixes) > MaxMetricPrefixes {
-		fault("metric-prefixes: %d paths; at most %d are possible", len(cfg.MetricPrefixes), MaxMetricPrefixes)
-	}
-	var before []api.Name
-	for _, text := range cfg.MetricPrefixes {
-		path, err := api.ParsePath(text)
-		switch {
-		case err != nil:
-			fault("metric-prefixes: %v", err)
-			continue
-		case path.Cell() != cfg.Cell && path.Cell() != api.LocalCell:
-			fault("metric-prefixes: %q is of another cell", text)
-		case slices.Contains(before, path.Name()):
-			fault("metric-prefixes: %q is there twice", text)
-		}
-		before = append(before, path.Name())
-	}
-}
-
 // lockTimes measures how long locks are waited for and held. Locks below configured paths count apart, all
 // others together, which limits the number of metrics.
 type lockTimes struct {
@@ -46,12 +26,10 @@ type prefixTimes struct {
 	waits, holds prometheus.Observer
 }
 
-func newLockTimes(prefixes []string) *lockTimes {
+func newLockTimes(m meter, prefixes []string) *lockTimes {
 	vec := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "chubby", Name: name, Help: help + " Those at and below a path of metric-prefixes are counted apart; prefix is empty for all others.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 12), // up to half an hour
-		}, []string{"prefix"})
+		const apart = " Those at and below a path of metric-prefixes are counted apart; prefix is empty for all others."
+		return m.histograms(name, help+apart, prometheus.ExponentialBuckets(0.0005, 4, 12), "prefix") // up to half an hour
 	}
 	l := &lockTimes{
 		waits: vec("lock_wait_seconds", "Time from Acquire to its grant, of those that had to wait in the queue, as far as they waited for this master."),

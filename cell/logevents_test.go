@@ -33,9 +33,7 @@ func (l *logged) events(t *testing.T, field, value string) (list []logLine) {
 	t.Helper()
 	for text := range strings.Lines(l.String()) {
 		var one logLine
-		if err := json.Unmarshal([]byte(text), &one); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		noErr(t, json.Unmarshal([]byte(text), &one), text)
 		if one.text("event") != "" && one.text(field) == value {
 			list = append(list, one)
 		}
@@ -55,9 +53,7 @@ func names(lines []logLine) (list []string) {
 // the level and the fields that docs/logs.md has for it.
 func inLoggedCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged), edits ...func(*cell.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		log := &logged{}
 		c := celltest.Start(t, replicas, append([]func(*cell.Config){log.to}, edits...)...)
 		t.Cleanup(func() { checkLogTables(t, log) })
@@ -90,23 +86,16 @@ func (l *logged) has(t *testing.T, event string, want ...logLine) {
 		}
 		left = slices.Delete(left, i, i+1)
 	}
-	if len(left) > 0 {
-		t.Errorf("besides %v there are %d more %s: %v", want, len(left), event, left)
-	}
+	failIf(t, len(left) > 0, "besides %v there are %d more %s: %v", want, len(left), event, left)
 }
 
 func checkLogTables(t *testing.T, log *logged) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/logs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/logs.md"))(t)
 	seen := 0
 	for text := range strings.Lines(log.String()) {
 		var one logLine
-		if err := json.Unmarshal([]byte(text), &one); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		noErr(t, json.Unmarshal([]byte(text), &one), text)
 		event := one.text("event")
 		if event == "" {
 			continue
@@ -126,9 +115,7 @@ func checkLogTables(t *testing.T, log *logged) {
 			}
 		}
 	}
-	if seen == 0 {
-		t.Error("no line has an event")
-	}
+	failIf(t, seen == 0, "no line has an event")
 }
 
 // What becomes of a lock is in the log once, in its order, whatever ends it; each line says whose it was and for how long.
@@ -145,23 +132,14 @@ func TestLogOfLocks(t *testing.T) {
 			_ = held.Release(ctx)
 		}()
 		next := acquire(t, ctx, b) // waits
-		if err := next.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		tried, err := b.TryAcquire(ctx, api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := operator.BreakLock(ctx, path, "because", true); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, next.Release(ctx))
+		tried := must(b.TryAcquire(ctx, api.Exclusive))(t)
+		noErr(t, operator.BreakLock(ctx, path, "because", true))
 		<-tried.Context().Done()
 		held = acquire(t, ctx, a)
 		c.Expire(first.Session())
 		next = acquire(t, ctx, b) // after the lock-delay
-		if err := operator.EndSession(ctx, second.Session(), "enough"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, operator.EndSession(ctx, second.Session(), "enough"))
 		<-next.Context().Done()
 		time.Sleep(time.Minute) // virtual
 		lines := log.events(t, "path", path)
@@ -198,9 +176,7 @@ func TestLogOfLocks(t *testing.T) {
 			first.Session().String(): {"session_opened", "session_ended"}, second.Session().String(): {"session_opened", "session_ending", "session_ended"},
 		} {
 			got := slices.DeleteFunc(names(log.events(t, "session", who)), func(event string) bool { return !strings.HasPrefix(event, "session_") })
-			if !slices.Equal(got, want) {
-				t.Errorf("of a session the log says %v, want %v", got, want)
-			}
+			failIf(t, !slices.Equal(got, want), "of a session the log says %v, want %v", got, want)
 		}
 	})
 }
@@ -224,9 +200,7 @@ func TestLogOfFailOver(t *testing.T) {
 		var masters, ends []logLine
 		for text := range strings.Lines(log.String()) {
 			var one logLine
-			if err := json.Unmarshal([]byte(text), &one); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, json.Unmarshal([]byte(text), &one))
 			switch one.text("event") {
 			case "master_began":
 				masters = append(masters, one)
@@ -263,16 +237,9 @@ func TestLogOfRequests(t *testing.T) {
 		const path = "/ls/local/lock"
 		alice, bob := dial(t, ctx, c, "alice", client.Config{As: "alice"}), dial(t, ctx, c, "bob", client.Config{As: "bob"})
 		h := open(t, ctx, alice, path, 0)
-		tried, err := h.TryAcquire(ctx, api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tried.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := acquire(t, ctx, h).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		tried := must(h.TryAcquire(ctx, api.Exclusive))(t)
+		noErr(t, tried.Release(ctx))
+		noErr(t, acquire(t, ctx, h).Release(ctx))
 		var refused *api.Error
 		open(t, ctx, alice, "/ls/local/acl/alone", 0)
 		if _, err := alice.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Write: "alone"}}); err != nil {
@@ -298,9 +265,7 @@ func TestLogOfRequests(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		if len(seen) != 4 {
-			t.Errorf("%d requests, want two grants and two releases", len(seen))
-		}
+		equal(t, len(seen), 4, "%d requests, want two grants and two releases")
 		lines := log.events(t, "request", refused.Request)
 		if len(lines) != 1 || lines[0].text("event") != "call_refused" || lines[0].text("principal") != "bob" || lines[0].text("method") != "Open" || lines[0].text("path") != "/ls/local/hers" || lines[0].text("code") != "PermissionDenied" {
 			t.Errorf("of the request %v the log says %v", refused.Request, lines)
@@ -323,9 +288,7 @@ func TestLogOfSlowCalls(t *testing.T) {
 			time.Sleep(5 * time.Second) // virtual
 			_ = held.Release(ctx)
 		}()
-		if err := acquire(t, ctx, waiting).Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, acquire(t, ctx, waiting).Release(ctx))
 		if _, _, err := cached.Contents(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -334,15 +297,11 @@ func TestLogOfSlowCalls(t *testing.T) {
 		}
 		c.Cut("alice")
 		began := time.Now()
-		if _, err := own.SetContents(ctx, []byte("new")); err != nil {
-			t.Fatal(err)
-		}
+		must(own.SetContents(ctx, []byte("new")))(t)
 		took := time.Since(began)
 		synctest.Wait()
 		lines := log.events(t, "event", "slow_call")
-		if len(lines) != 1 {
-			t.Fatalf("%d calls were slow, want the write, which took %v: %v", len(lines), took, lines)
-		}
+		stopIf(t, len(lines) != 1, "%d calls were slow, want the write, which took %v: %v", len(lines), took, lines)
 		phases, _ := lines[0]["phases"].(map[string]any)
 		caches, _ := phases["caches"].(float64)
 		all, _ := lines[0]["took"].(float64)
@@ -363,16 +322,12 @@ func TestLogOfAMasterThatIsCutOff(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		away := log.events(t, "event", "peers_away")
 		for _, one := range away {
-			if one.text("error") == "" {
-				t.Errorf("without a cause: %v", one)
-			}
+			failIf(t, one.text("error") == "", "without a cause: %v", one)
 			if named := fmt.Sprint(one["peers"]); one.text("replica") != alone && named != "["+alone+"]" {
 				t.Errorf("%s names %s, and %s alone was away", one.text("replica"), named, alone)
 			}
 		}
-		if len(away) < 2 || len(away) > 6 {
-			t.Errorf("in a minute, %d lines: %v", len(away), away)
-		}
+		failIf(t, len(away) < 2 || len(away) > 6, "in a minute, %d lines: %v", len(away), away)
 		for _, one := range log.events(t, "replica", alone) {
 			if one.text("event") == "master_ended" && !strings.Contains(one.text("reason"), "too few replicas answer; those that do not: r") {
 				t.Errorf("it ended because %q", one.text("reason"))

@@ -1,11 +1,14 @@
 package cell_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,9 +51,7 @@ func TestLogOfAStartThatIsGivenUp(t *testing.T) {
 		time.Sleep(10 * time.Second) // virtual
 		stop()
 		err := <-joined
-		if err == nil {
-			t.Fatal("it was started")
-		}
+		stopIf(t, err == nil, "it was started")
 		log.has(t, "replica_stopped", logLine{"replica": "r2"})
 		if why := log.events(t, "event", "replica_stopped")[0].text("error"); why == "" || !strings.HasSuffix(err.Error(), why) {
 			t.Errorf("the log says that %q, and the error is %v", why, err)
@@ -78,9 +79,7 @@ func TestLogOfSpares(t *testing.T) {
 			t.Errorf("in eight minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
 		}
 		c.Heal("r4")
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		time.Sleep(time.Minute) // virtual
 		log.has(t, "member_replaced", logLine{"member": dead, "spare": "r4"})
 		if waited, _ := log.events(t, "event", "member_replaced")[0]["waited"].(float64); time.Duration(waited) < long {
@@ -98,9 +97,7 @@ func TestLogOfSpares(t *testing.T) {
 func TestLogOfBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	place := &shelf{dir: dir}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(dir, 0o700))
 	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
 		write(t, ctx, c, "contents")
 		time.Sleep(2*time.Minute + 20*time.Second) // virtual
@@ -112,17 +109,12 @@ func TestLogOfBackups(t *testing.T) {
 		}
 		var want []logLine
 		for _, name := range names {
-			about, err := os.Stat(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			about := must(os.Stat(filepath.Join(dir, name)))(t)
 			want = append(want, logLine{"backup": name, "place": dir, "bytes": float64(about.Size())})
 		}
 		log.has(t, "backup_taken", want...)
 		log.has(t, "backup_fails")
-		if err := os.Rename(dir, dir+".away"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Rename(dir, dir+".away"))
 		time.Sleep(5*time.Minute + 20*time.Second) // virtual
 		fails := log.events(t, "event", "backup_fails")
 		if n := int(place.failed.Load()) + 1; n < 3 || len(fails) != n { // the first found it out when it wrote, the others when they looked
@@ -184,5 +176,40 @@ func TestLogOfCertificates(t *testing.T) {
 		time.Sleep(2 * time.Minute) // virtual: less than a third of its 30 minutes is left
 		log.has(t, "certificate_due", logLine{"file": own.Cert, "ca": own.CA, "crl": own.CRL})
 		checkLogTables(t, log)
+	})
+}
+
+// logged is what a replica has logged.
+type logged struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// The log has no line for a session that its client closes. For one that ends otherwise, the log says whose it was.
+func TestLogOfEndedSessions(t *testing.T) {
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
+		log := &logged{}
+		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+		closed := dial(t, ctx, c, "closed", client.Config{As: "alice"})
+		expired := dial(t, ctx, c, "expired", client.Config{As: "bob"})
+		noErr(t, closed.Close(ctx))
+		c.Expire(expired.Session())
+		synctest.Wait()
+		text := log.String()
+		if strings.Count(text, "session ended") != 1 || !strings.Contains(text, "reason=expired principal=bob host=") || !strings.Contains(text, " pid=") {
+			t.Errorf("one session was closed and one has expired; the log says\n%s", text)
+		}
 	})
 }

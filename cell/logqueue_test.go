@@ -34,14 +34,11 @@ func promptly(t *testing.T, limit time.Duration, what string, do func()) {
 	}
 }
 
-// A replica logs to a pipe that nothing reads: the pipe takes 64 KiB and then
-// nothing more. The master continues, whatever it, or Raft and its stores, log,
-// and stops when asked to. Lines are dropped and counted.
+// A replica logs to a pipe that nothing reads: the pipe takes 64 KiB and then nothing more. The master continues,
+// whatever it, or Raft and its stores, log, and stops when asked to. Lines are dropped and counted.
 func TestLogIntoAFullPipe(t *testing.T) {
 	unread, pipe, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { _ = unread.Close() }() // this unblocks the writer
 	network := memnet.New()
 	r, err := Start(t.Context(), Config{
@@ -50,9 +47,7 @@ func TestLogIntoAFullPipe(t *testing.T) {
 		ClientListener: network.Listen("c:1"), RaftListener: network.Listen("r:1"), Dial: network.Dialer("r:1"),
 		Logger: slog.New(slog.NewTextHandler(pipe, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	m := r.master.Load()
 	promptly(t, time.Minute, "logging a thousand lines to a pipe that is full", func() {
@@ -67,27 +62,20 @@ func TestLogIntoAFullPipe(t *testing.T) {
 		if err == nil {
 			err = m.Sessions.End(t.Context(), id)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		report(t, err)
 	})
 	if n := counted(t, r, "chubby_log_lines_dropped_total"); n < 1000 {
 		t.Errorf("%v lines were counted as dropped", n)
 	}
 	promptly(t, time.Minute, "stopping a replica whose log is full", func() {
-		if err := r.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		report(t, r.Stop(t.Context()))
 	})
 }
 
 // counted returns a metric without labels.
 func counted(t *testing.T, r *Replica, name string) float64 {
 	t.Helper()
-	families, err := r.metrics.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(r.metrics.registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
@@ -131,9 +119,7 @@ func TestLogQueue(t *testing.T) {
 		fmt.Sprintf("number=%d\n", logQueueLength-1),
 		fmt.Sprintf(`level=WARN msg="log lines are missing here: they could not be written as fast as they came" event=lines_dropped count=%d`, over+1),
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the log lacks %s:\n%.2000s", want, text)
-		}
+		failIf(t, !strings.Contains(text, want), "the log lacks %s:\n%.2000s", want, text)
 	}
 	if cut := settledValue(slog.StringValue(strings.Repeat("é", logTextBytes))).String() + settledValue(slog.StringValue("x"+strings.Repeat("é", logTextBytes))).String(); !utf8.ValidString(cut) {
 		t.Error("a text is cut within a character")

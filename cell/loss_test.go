@@ -20,27 +20,21 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// losses is the number of rounds of TestForcedLoss; make acceptance sets more
-// than the default.
+// losses is the number of rounds of TestForcedLoss; make acceptance sets more than the default.
 var losses = flag.Int("losses", 60, "how many rounds TestForcedLoss goes")
 
-// A lock is taken from an unwilling holder only through its lease (decision
-// 10). In random rounds an operator breaks a lock, ends its holder's session or
-// tries to delete the node. The holder is alive, paused or cut off, quick or
-// slow to release, and sometimes the master dies. No other client gets the lock
-// before the holder has released it or could be sure that its time had ended.
-// The sequencer is invalid at once, and a server that has seen the next token
-// refuses the old one.
+// A lock is taken from an unwilling holder only through its lease (decision 10). In random rounds an operator breaks a
+// lock, ends its holder's session or tries to delete the node. The holder is alive, paused or cut off, quick or slow to
+// release, and sometimes the master dies. No other client gets the lock before the holder has released it or could be
+// sure that its time had ended. The sequencer is invalid at once, and a server that has seen the next token refuses the
+// old one.
 func TestForcedLoss(t *testing.T) {
 	inCell(t, func(t *testing.T, _ context.Context, c *celltest.Cell) {
 		ctx := t.Context() // a thousand rounds take hours of virtual time
 		rng := rand.New(rand.NewPCG(7, 11))
 		operator := dial(t, ctx, c, "operator", client.Config{As: "operator"})
 		next := dial(t, ctx, c, "next", client.Config{As: "next"})
-		store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must(sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard")))(t)
 		defer store.Close()
 		outcomes := map[string]int{}
 		for n := range *losses {
@@ -113,9 +107,7 @@ func (r *lossRound) run(ctx context.Context) {
 	waiting := make(chan *client.Lock, 1)
 	r.program.Go(func() {
 		l, err := open(r.t, ctx, r.next, r.name, 0).Acquire(ctx, api.Exclusive)
-		if err != nil {
-			r.t.Error(err)
-		}
+		report(r.t, err)
 		r.granted = time.Now()
 		waiting <- l
 	})
@@ -144,9 +136,8 @@ func (r *lossRound) run(ctx context.Context) {
 	}
 }
 
-// takeAway does what the round does to the lock, and reports whether that takes
-// it away. Deleting the node is refused, and then the holder releases by
-// itself.
+// takeAway does what the round does to the lock, and reports whether that takes it away. Deleting the node is refused,
+// and then the holder releases by itself.
 func (r *lossRound) takeAway(ctx context.Context, holder *client.Client, held *client.Lock) bool {
 	var err error
 	switch r.how {
@@ -156,18 +147,14 @@ func (r *lossRound) takeAway(ctx context.Context, holder *client.Client, held *c
 		err = r.operator.EndSession(ctx, holder.Session(), "a test")
 	case "delete":
 		h := open(r.t, ctx, r.operator, r.name, 0)
-		if err := h.Delete(ctx); !errors.Is(err, api.LockHeld) {
-			r.t.Errorf("delete of a node whose lock another holds: %v", err)
-		}
+		fails(r.t, h.Delete(ctx), api.LockHeld, "delete of a node whose lock another holds")
 		return true
 	}
 	if err != nil && r.state == "alive" {
 		r.t.Error(err)
 		return false
 	}
-	if err := r.operator.CheckSequencer(ctx, held.Sequencer().String()); !errors.Is(err, api.BadSequencer) {
-		r.t.Errorf("the sequencer afterwards: %v", err)
-	}
+	fails(r.t, r.operator.CheckSequencer(ctx, held.Sequencer().String()), api.BadSequencer, "the sequencer afterwards")
 	return true
 }
 
@@ -193,14 +180,11 @@ func (r *lossRound) witness(held, next *client.Lock) {
 	if r.state != "paused" && !r.letGo.Load() && held.Err() == nil {
 		r.t.Error("the holder and the next both hold the lock by their own clocks")
 	}
-	if next.Token() <= held.Token() {
-		r.t.Errorf("token %d after %d", next.Token(), held.Token())
-	}
+	failIf(r.t, next.Token() <= held.Token(), "token %d after %d", next.Token(), held.Token())
 	r.server(held, next)
 }
 
-// server is the server that the lock protects: it accepts the old holder, then
-// the next, and the old one never again.
+// server is the server that the lock protects: it accepts the old holder, then the next, and the old one never again.
 func (r *lossRound) server(held, next *client.Lock) {
 	ctx := context.Background()
 	guard, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Locks: []api.Path{held.Sequencer().Path}, Store: r.store})

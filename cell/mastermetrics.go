@@ -29,38 +29,27 @@ type masterMetrics struct {
 	mutexHolds    prometheus.Histogram
 }
 
-func newMasterMetrics(prefixes []string, takeovers *takeoverTimes) *masterMetrics {
-	m := &masterMetrics{
-		commands: counter("commands_total", "Commands proposed by this replica as master."),
-		entries:  counter("entries_total", "Raft entries those commands were put into."),
-		failures: counter("entries_failed_total", "Entries that were not, or perhaps not, committed."),
-		begun:    counter("sessions_begun_total", "Sessions created."),
-		endings: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMasterMetrics(m meter, prefixes []string, takeovers *takeoverTimes) *masterMetrics {
+	return &masterMetrics{
+		commands: m.counter("commands_total", "Commands proposed by this replica as master."),
+		entries:  m.counter("entries_total", "Raft entries those commands were put into."),
+		failures: m.counter("entries_failed_total", "Entries that were not, or perhaps not, committed."),
+		begun:    m.counter("sessions_begun_total", "Sessions created."),
+		endings: m.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "chubby", Name: "sessions_ended_total", Help: "Sessions ended, by reason.",
 		}, []string{"reason"}),
-		renewals: counter("leases_extended_total", "Session leases extended."),
-		grants:   counter("locks_granted_total", "Locks granted to waiting requests."),
-		locks:    newLockTimes(prefixes),
+		renewals: m.counter("leases_extended_total", "Session leases extended."),
+		grants:   m.counter("locks_granted_total", "Locks granted to waiting requests."),
+		locks:    newLockTimes(m, prefixes),
 
-		takeovers: takeovers,
-	}
-	m.invalidations = counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change.")
-	m.eventsDropped = counter("events_dropped_total", "Events that clients were not sent, because too many waited: they were told to look again.")
-	m.changeWaits = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "chubby", Name: "change_wait_seconds", Help: "Time that changes waited for clients to drop what they had cached; those that waited for nobody are not counted.",
-		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
-	})
-	m.mutexHolds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "chubby", Name: "master_mutex_hold_seconds", Help: "Time for which the master's one mutex was held at a time; one hold in eight is measured. All calls wait for it; above 5 ms is a bug, or a machine that is short of processors.",
-		Buckets: []float64{5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2e-3, 5e-3, 20e-3, 100e-3, 500e-3},
-	})
-	return m
-}
-
-func (m *masterMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.locks.waits, m.locks.holds,
-		m.invalidations, m.eventsDropped, m.changeWaits, m.mutexHolds,
+		takeovers:     takeovers,
+		invalidations: m.counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change."),
+		eventsDropped: m.counter("events_dropped_total", "Events that clients were not sent, because too many waited: they were told to look again."),
+		changeWaits:   m.histogram("change_wait_seconds", "Time that changes waited for clients to drop what they had cached; those that waited for nobody are not counted.", 0.0005),
+		mutexHolds: m.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "chubby", Name: "master_mutex_hold_seconds", Help: "Time for which the master's one mutex was held at a time; one hold in eight is measured. All calls wait for it; above 5 ms is a bug, or a machine that is short of processors.",
+			Buckets: []float64{5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2e-3, 5e-3, 20e-3, 100e-3, 500e-3},
+		}),
 	}
 }
 

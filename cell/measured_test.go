@@ -3,6 +3,7 @@ package cell_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,9 +22,7 @@ func TestCallsAreMeasured(t *testing.T) {
 		first, second := dial(t, ctx, c, "first", client.Config{}), dial(t, ctx, c, "second", client.Config{})
 		held := acquire(t, ctx, open(t, ctx, first, "/ls/local/lock", 0))
 		waits := open(t, ctx, second, "/ls/local/lock", 0)
-		if _, err := first.Open(ctx, "/ls/local/none", client.OpenOptions{Read: true}); api.CodeOf(err) != api.NotFound {
-			t.Fatal(err)
-		}
+		mustFail(t, errOf(first.Open(ctx, "/ls/local/none", client.OpenOptions{Read: true})), api.NotFound)
 		master := c.Replica(c.Master())
 		before, sumsBefore := cell.Measured(master)
 		granted := make(chan error)
@@ -32,12 +31,8 @@ func TestCallsAreMeasured(t *testing.T) {
 			granted <- err
 		}()
 		time.Sleep(20 * time.Second)
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-granted; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
+		noErr(t, <-granted)
 		synctest.Wait()
 		after, sums := cell.Measured(master)
 		for method, want := range map[string]uint64{"Acquire": 1, "Release": 1, "Open": 0} {
@@ -47,16 +42,10 @@ func TestCallsAreMeasured(t *testing.T) {
 					more += n - before[name]
 				}
 			}
-			if more != want {
-				t.Errorf("%d more calls of %s were counted, want %d: %v", more, method, want, after)
-			}
+			failIf(t, more != want, "%d more calls of %s were counted, want %d: %v", more, method, want, after)
 		}
-		if got := before["chubby_call_seconds OK Open"]; got != 2 {
-			t.Errorf("%d calls of Open were answered, want 2", got)
-		}
-		if got := before["chubby_call_seconds NotFound Open"]; got != 1 {
-			t.Errorf("%d calls of Open were answered with NotFound, want 1", got)
-		}
+		equal(t, before["chubby_call_seconds OK Open"], 2, "%d calls of Open were answered")
+		equal(t, before["chubby_call_seconds NotFound Open"], 1, "%d calls of Open were answered with NotFound")
 		const acquire = "chubby_call_seconds OK Acquire"
 		if took := sums[acquire] - sumsBefore[acquire]; took < 20 || took > 21 {
 			t.Errorf("Acquire took %v s, want 20", took)
@@ -67,22 +56,16 @@ func TestCallsAreMeasured(t *testing.T) {
 			}
 		}
 		const keepAlives = "chubby_call_seconds OK KeepAlives"
-		if after[keepAlives] == before[keepAlives] {
-			t.Errorf("in 20 s no KeepAlive was answered: %v", after)
-		}
+		failIf(t, after[keepAlives] == before[keepAlives], "in 20 s no KeepAlive was answered: %v", after)
 		for name, n := range after {
 			if strings.HasSuffix(name, " KeepAlives") && name != keepAlives && n > 0 {
 				t.Errorf("%s: %d, but all were answered well: one was counted when it began to wait", name, n)
 			}
 		}
 		for _, name := range []string{"chubby_log_append_seconds", "chubby_apply_seconds", "chubby_leadership_proof_seconds", "chubby_takeover_seconds"} {
-			if after[name] == 0 {
-				t.Errorf("%s was never measured", name)
-			}
+			failIf(t, after[name] == 0, "%s was never measured", name)
 		}
-		if n := after["chubby_takeover_seconds"]; n != 1 {
-			t.Errorf("%d takeovers, want 1", n)
-		}
+		equal(t, after["chubby_takeover_seconds"], 1, "%d takeovers")
 	})
 }
 
@@ -124,12 +107,8 @@ func TestBacklogIsMeasured(t *testing.T) {
 		if want := len(c.Servers()) - 1; peers != want {
 			t.Errorf("%d other replicas are shown, want %d", peers, want)
 		}
-		if err := held.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-granted; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, held.Release(ctx))
+		noErr(t, <-granted)
 		if now := cell.Gauges(r); now["chubby_lock_requests_waiting"] != 0 {
 			t.Errorf("%v requests wait, and all were granted", now["chubby_lock_requests_waiting"])
 		}
@@ -139,5 +118,140 @@ func TestBacklogIsMeasured(t *testing.T) {
 				t.Errorf("%s, not the master, shows what masters keep", id)
 			}
 		}
+	})
+}
+
+// Each kind of quota shows the share of that principal which uses most of its own, however little others use, and nobody's name.
+func TestQuotasAreMeasured(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		shares := func() map[string]float64 {
+			found := map[string]float64{}
+			for name, value := range cell.Gauges(c.Replica(c.Master())) {
+				if kind, ok := strings.CutPrefix(name, "chubby_quota_used_ratio "); ok {
+					found[kind] = value
+				}
+			}
+			return found
+		}
+		root := dial(t, ctx, c, "root", client.Config{As: "root"})
+		much, little := dial(t, ctx, c, "much", client.Config{As: "much"}), dial(t, ctx, c, "little", client.Config{As: "little"})
+		for _, principal := range []string{"much", "little"} {
+			noErr(t, root.SetPrincipalQuota(ctx, principal, api.Quota{Nodes: 10, Bytes: 100, Sessions: 2, Handles: 8, Waiters: 4}))
+		}
+		for i := range 5 {
+			h := open(t, ctx, much, fmt.Sprintf("/ls/local/much-%d", i), 0)
+			must(h.SetContents(ctx, make([]byte, 15)))(t)
+			if i < 1 {
+				open(t, ctx, little, "/ls/local/little", 0)
+			}
+		}
+		held := acquire(t, ctx, open(t, ctx, much, "/ls/local/much-0", 0))
+		waiting, cancel := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		waits := open(t, ctx, little, "/ls/local/much-0", 0)
+		go func() {
+			defer close(ended)
+			_, _ = waits.Acquire(waiting, api.Exclusive)
+		}()
+		time.Sleep(11 * time.Second)
+		for kind, want := range map[string]float64{"nodes": 0.5, "bytes": 0.75, "sessions": 0.5, "handles": 0.75, "waiters": 0.25} {
+			if got := shares()[kind]; got != want {
+				t.Errorf("%s is %v, want %v", kind, got, want)
+			}
+		}
+		if len(shares()) != 5 {
+			t.Errorf("%v: want five kinds", shares())
+		}
+		cancel()
+		<-ended
+		noErr(t, held.Release(ctx))
+		if err := root.SetPrincipalQuota(ctx, "much", api.Quota{Nodes: 4}); err != nil { // fewer than it has
+			t.Fatal(err)
+		}
+		equal(t, shares()["nodes"], 0.5, "nodes is %v at once: all principals were looked at again for every page")
+		time.Sleep(11 * time.Second)
+		if now := shares(); now["nodes"] != 1.25 || now["waiters"] != 0 {
+			t.Errorf("%v; want 1.25 of the nodes, and nobody who waits", now)
+		}
+		for i := range c.Servers() {
+			id := fmt.Sprintf("r%d", i+1)
+			if share, shown := cell.Gauges(c.Replica(id))["chubby_quota_used_ratio nodes"]; !shown || id != c.Master() && share != 0 {
+				t.Errorf("%s shows %v, %v; the master is %s", id, share, shown, c.Master())
+			}
+		}
+	})
+}
+
+// What a take-over takes is measured part by part: the first two are the whole, and the others begin then. One client cannot
+// be reached, so the caches take a cache lease.
+func TestTakeoverIsMeasuredByPhase(t *testing.T) {
+	inBubble(t, 5*time.Minute, func(t *testing.T, ctx context.Context) {
+		c := celltest.Start(t, 3)
+		near, far := dial(t, ctx, c, "near", client.Config{}), dial(t, ctx, c, "far", client.Config{})
+		open(t, ctx, near, "/ls/local/file", 0)
+		open(t, ctx, far, "/ls/local/file", 0)
+		c.Cut("far")
+		c.FailOver()
+		time.Sleep(15 * time.Second)
+		counts, sums := cell.Measured(c.Replica(c.Master()))
+		const phase = "chubby_takeover_phase_seconds "
+		for _, name := range []string{"chubby_takeover_seconds", phase + "election", phase + "log", phase + "leases", phase + "first_lease", phase + "sessions", phase + "caches"} {
+			if counts[name] != 1 {
+				t.Errorf("%s was measured %d times; want once", name, counts[name])
+			}
+		}
+		if parts, whole := sums[phase+"log"]+sums[phase+"leases"], sums["chubby_takeover_seconds"]; math.Abs(parts-whole) > 1e-9 {
+			t.Errorf("log and leases took %v s, and the take-over %v", parts, whole)
+		}
+		if took := sums[phase+"caches"]; took < 1 || took > api.CacheLease.Seconds()+1 {
+			t.Errorf("caches took %v s, and a client that cannot be reached has a cache lease of %v", took, api.CacheLease)
+		}
+		if took := sums[phase+"first_lease"]; took > sums[phase+"caches"] {
+			t.Errorf("the first lease took %v s, as long as if the client that cannot be reached were waited for", took)
+		}
+		c.Heal("far")
+	})
+}
+
+// If the only session that outlived the master is dead, there is no first lease: none is waited for when it has ended, and that of a client that
+// comes hours later is no part of the take-over.
+func TestNoFirstLeaseOfADeadSession(t *testing.T) {
+	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
+		c := celltest.Start(t, 3)
+		dial(t, ctx, c, "far", client.Config{})
+		c.Cut("far")
+		c.FailOver()
+		time.Sleep(2 * time.Minute)
+		late := dial(t, ctx, c, "late", client.Config{})
+		time.Sleep(15 * time.Second)
+		counts, _ := cell.Measured(c.Replica(c.Master()))
+		for name, want := range map[string]uint64{"leases": 1, "first_lease": 0, "sessions": 1} {
+			if n := counts["chubby_takeover_phase_seconds "+name]; n != want {
+				t.Errorf("%s was measured %d times; want %d", name, n, want)
+			}
+		}
+		o := must(late.Cell().Overview(ctx, 1))(t)
+		for _, p := range o.Takeovers[0].Phases {
+			if p.Unfinished || p.Name == "first_lease" {
+				t.Errorf("two minutes after the take-over it has the phase %+v", p)
+			}
+		}
+		c.Heal("far")
+	})
+}
+
+// Where nobody outlived a master, nobody is waited for: a session that comes hours later is no part of the take-over.
+func TestNoPhaseWithoutSessions(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		time.Sleep(time.Minute)
+		dial(t, ctx, c, "late", client.Config{})
+		time.Sleep(15 * time.Second)
+		counts, _ := cell.Measured(c.Replica(c.Master()))
+		for name, want := range map[string]uint64{"election": 0, "log": 1, "leases": 1, "first_lease": 0, "sessions": 0, "caches": 0, "first_grant": 0} {
+			if n := counts["chubby_takeover_phase_seconds "+name]; n != want {
+				t.Errorf("%s was measured %d times; want %d", name, n, want)
+			}
+		}
+		failIf(t, cell.Gauges(c.Replica(c.Master()))["chubby_sessions"] != 1, "there is no session")
 	})
 }

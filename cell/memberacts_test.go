@@ -234,9 +234,7 @@ func (h *history) useAgain() {
 	h.c.Rejoin(h.hosts[old])
 	delete(h.away, old)
 	h.gone[old] = true
-	if err := os.RemoveAll(filepath.Join(h.dir, old)); err != nil {
-		h.t.Fatal(err)
-	}
+	noErr(h.t, os.RemoveAll(filepath.Join(h.dir, old)))
 	h.start(old)
 	err := h.change("use again", client.MemberChange{Add: old, Raft: h.hosts[old] + ":7431"})
 	if err == nil {

@@ -40,9 +40,7 @@ func replace(t *testing.T, ctx context.Context, c *celltest.Cell, by *client.Cli
 			t.Fatal(err)
 		}
 	}
-	if err := <-joined; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, <-joined)
 	for _, m := range last {
 		if m.ID == id || m.Phase != client.SpareMember && (!m.Voter || m.Phase != "") {
 			t.Errorf("after %s was replaced by %s: %+v", id, with, last)
@@ -77,12 +75,8 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 			open(t, ctx, operator, "/ls/local/lock", 0) // all servers that it was configured with are dead, and so is the last master
 			c.Restart(killed)
 		}
-		if got := read(ctx, c); got != "before" {
-			t.Errorf("the contents are %q", got)
-		}
-		if err := lock.Err(); err != nil {
-			t.Errorf("the lock: %v", err)
-		}
+		equal(t, read(ctx, c), "before", "the contents are %q")
+		report(t, lock.Err(), "the lock")
 		if _, err := open(t, ctx, operator, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
 			t.Errorf("the lock of another: %v", err)
 		}
@@ -90,9 +84,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 			if err := c.TryRestart(ctx, id); err == nil { // it does not know yet
 				<-c.Replica(id).Done()
 				err = c.Replica(id).Err()
-				if !errors.Is(err, cell.ErrRefused) {
-					t.Errorf("%s comes back: %v", id, err)
-				}
+				failIf(t, !errors.Is(err, cell.ErrRefused), "%s comes back: %v", id, err)
 				c.Kill(id)
 			}
 		}
@@ -118,9 +110,7 @@ func TestClientsHearOfNewReplicas(t *testing.T) {
 		time.Sleep(session.Due(holder.Lease())) // until a KeepAlive has been answered
 		c.FailOver()
 		open(t, ctx, holder, "/ls/local/lock", 0)
-		if err := lock.Err(); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Err())
 	})
 }
 
@@ -129,26 +119,19 @@ func TestChangeSaysWhatItWaitsFor(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		newcomer := func() client.Member {
-			members, err := by.Cell().Members(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			members := must(by.Cell().Members(ctx))(t)
 			return members[slices.IndexFunc(members, func(m client.Member) bool { return m.ID == "r4" })]
 		}
 		joined := joins(ctx, c, "r4")
 		time.Sleep(time.Second)
-		if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431"}, nil))
 		c.Cut("r4")
 		time.Sleep(10 * time.Second)
 		if m := newcomer(); m.Phase != "joining" || m.Voter || !strings.Contains(m.Waits, "r4") {
 			t.Errorf("while it is cut off: %+v", m)
 		}
 		c.Heal("r4")
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		time.Sleep(10 * time.Second)
 		if m := newcomer(); m.Phase != "" || !m.Voter || m.Waits != "" {
 			t.Errorf("afterwards: %+v", m)
@@ -162,23 +145,16 @@ func TestChangeSurvivesMasters(t *testing.T) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		joined := joins(ctx, c, "r6")
 		time.Sleep(time.Second)
-		if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: "r6", Raft: "r6:7431", Remove: "r1"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: "r6", Raft: "r6:7431", Remove: "r1"}, nil))
 		for range 4 {
 			time.Sleep(150 * time.Millisecond)
 			if killed := c.FailOver(); killed != "r1" {
 				c.Restart(killed)
 			}
 		}
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		for {
-			members, err := by.Cell().Members(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			members := must(by.Cell().Members(ctx))(t)
 			var ids []string
 			for _, m := range members {
 				ids = append(ids, fmt.Sprint(m.ID, m.Voter, m.Phase))
@@ -224,9 +200,7 @@ func TestChangesOfMembersAreRefused(t *testing.T) {
 			t.Error(members, err)
 		}
 		c.Kill("r3")
-		if err := os.RemoveAll(dir + "/r3"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.RemoveAll(dir+"/r3"))
 		if err := c.Join(ctx, "r3"); !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), "no ID is used twice") {
 			t.Errorf("a replica that lost its disk joins under its old id: %v", err)
 		}
@@ -262,10 +236,7 @@ func TestJoinNeedsACertificate(t *testing.T) {
 // phases says of each replica whether it has a vote, and whether it joins or leaves.
 func phases(t *testing.T, ctx context.Context, c *client.Client) string {
 	t.Helper()
-	members, err := c.Cell().Members(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	members := must(c.Cell().Members(ctx))(t)
 	var words []string
 	for _, m := range members {
 		word := m.ID
@@ -285,9 +256,7 @@ func settles(t *testing.T, ctx context.Context, c *client.Client, want string) {
 		if is == want {
 			return
 		}
-		if ctx.Err() != nil {
-			t.Fatalf("%s; want %s", is, want)
-		}
+		stopIf(t, ctx.Err() != nil, "%s; want %s", is, want)
 		time.Sleep(100 * time.Millisecond)
 	}
 }
@@ -301,18 +270,14 @@ func TestNewcomerGetsNoVoteBeforeItHoldsTheLog(t *testing.T) {
 		for _, id := range []string{"r4", "r5"} {
 			joined := joins(stop, c, id)
 			time.Sleep(time.Second)
-			if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431"}, nil); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431"}, nil))
 			c.Pause(id)
 			time.Sleep(20 * time.Second)
 			if is, want := phases(t, ctx, by), "r1, r2, r3, "+id+" without a vote joining"; is != want {
 				t.Errorf("%s; want %s", is, want)
 			}
 			if id == "r4" { // it is given up
-				if err := client.ChangeMembers(ctx, by, client.MemberChange{Remove: id}, nil); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: id}, nil))
 				settles(t, ctx, by, "r1, r2, r3")
 				c.Resume(id)
 				cancel()
@@ -322,9 +287,7 @@ func TestNewcomerGetsNoVoteBeforeItHoldsTheLog(t *testing.T) {
 			}
 			c.Resume(id)
 			settles(t, ctx, by, "r1, r2, r3, r5")
-			if err := <-joined; err != nil {
-				t.Error(err)
-			}
+			report(t, <-joined)
 		}
 	})
 }
@@ -333,9 +296,7 @@ func TestNewcomerGetsNoVoteBeforeItHoldsTheLog(t *testing.T) {
 func TestNobodyLeavesWithoutAMajority(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-		if err := client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r3"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r3"}, nil))
 		c.Kill("r2") // before the master looks at the roster
 		time.Sleep(20 * time.Second)
 		if is, want := phases(t, ctx, by), "r1, r2, r3 leaving"; is != want {

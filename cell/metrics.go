@@ -6,80 +6,70 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 func newMetrics(r *Replica) *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		master:   newMasterMetrics(r.cfg.MetricPrefixes, newTakeoverTimes(r.clock, r.cfg.Wall)),
-		refusals: counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many, or too many in a second."),
-		shed:     counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory."),
-		late:     counter("client_calls_refused_total", "Calls of clients that were refused, because their principal or address made too many in a second."),
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newGauges(r))
+	m := meter{promauto.With(registry)}
+	m.NewGauge(prometheus.GaugeOpts{
+		Namespace: "chubby", Name: "build_info", Help: "1; version is that of this replica, and level the newest feature level that it knows.",
+		ConstLabels: prometheus.Labels{"version": Version(), "level": strconv.Itoa(r.cfg.supports)},
+	}).Set(1)
+	m.gauge("master", "1 while this replica is the master.", func() float64 { return oneIf(r.master.Load() != nil) })
+	m.gauge("ready", "1 while this replica serves as the master or knows a master that can, as /readyz says; 0 of one that is up and cut off from the others.", func() float64 { return oneIf(r.Health().Ready) })
+	m.counted("log_lines_dropped_total", "Log lines that could not be written as fast as they came.", func() float64 { return float64(r.logs.dropped.Load()) })
+	m.counted("audit_errors_total", "Acts of operators that could not be written to the audit log; they are in the replica's log. And how often its file could not be renamed.", func() float64 { return float64(r.auditErrors.Load()) })
+	m.counted("trace_spans_lost_total", "Spans of traces that could not be sent to the collector (trace-endpoint) as fast as they came, or not at all.", r.cfg.Tracing.lost)
+	m.gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.Count()) })
+	m.gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.Held()) })
+	m.gauge("diverged_replicas", "Replicas known to have applied other entries than this one, or to have another state: 0, or see the log.", func() float64 { return float64(len(r.comparison.Differing())) })
+	m.gauge("client_certificate_not_after_timestamp_seconds", "When the certificate that clients are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.clientCerts) })
+	m.gauge("peer_certificate_not_after_timestamp_seconds", "When the certificate that other replicas are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.peerCerts) })
+	m.gauge("authority_not_after_timestamp_seconds", "When the last of the authorities ends that tls-ca names, or of those that peer-tls-ca names, if that is sooner, in seconds since 1970; 0 without TLS.", func() float64 {
+		return firstOf((*certs.Store).AuthorityEnd, r.clientCerts, r.peerCerts)
+	})
+	m.gauge("revocations_next_update_timestamp_seconds", "When the first of the revocation lists is to be replaced that tls-crl and peer-tls-crl name, in seconds since 1970; 0 without any.", func() float64 {
+		return firstOf((*certs.Store).RevocationsDue, r.clientCerts, r.peerCerts)
+	})
+	m.gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publishing.Load()) })
+	m.gauge("backup_failures", "How often in succession this master could not take a backup (backup-to).", func() float64 { return float64(r.backups.failures.Load()) })
+	m.gauge("backup_timestamp_seconds", "When the last backup in backup-to was begun, as this master knows it, in seconds since 1970; 0 if it is none, or not the master.", func() float64 { return float64(r.backups.last.Load()) })
+	m.gauge("drill_timestamp_seconds", "When this replica, as the master, last left the cell without one because an operator asked for that (chubbyctl drill outage, chubbyctl drill failover --hard), in seconds since 1970; 0 if it has not since its start.", func() float64 { return float64(r.outages.last.Load()) })
+	m.gauge("disk_free_bytes", "Bytes that are free on the disk of this replica; -1 if that is unknown.", func() float64 { return float64(r.space.Seen()) })
+	m.gauge("term", "The Raft term this replica is in.", func() float64 { return float64(r.raft.CurrentTerm()) })
+	m.gauge("applied_index", "The last Raft entry applied here.", func() float64 { return float64(r.fsm.State().Applied) })
+	m.gauge("sessions", "Sessions of the cell.", func() float64 { return float64(r.fsm.State().Sessions.Len()) })
+	m.gauge("nodes", "Nodes of the cell.", func() float64 { return float64(r.fsm.State().Tree.Counts().Nodes) })
+	m.gauge("locks_held", "Locks that are held.", func() float64 { return float64(r.fsm.State().Tree.Counts().Locks) })
+	m.gauge("contents_used_ratio", "Which part of max-contents-mib of this replica the cell holds: contents (those of access control lists three times), names, and 1 KiB for each node. 1 is all; then the master refuses what makes it more. 0 if there is no such bound.", r.contentsUsed)
+	m.gauge("contents_bytes", "Bytes of contents.", func() float64 { return float64(r.fsm.State().Tree.Counts().Bytes) })
+	return &metrics{
+		registry: registry,
+		master:   newMasterMetrics(m, r.cfg.MetricPrefixes, newTakeoverTimes(m, r.clock, r.cfg.Wall)),
+		refusals: m.counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many, or too many in a second."),
+		shed:     m.counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory."),
+		late:     m.counter("client_calls_refused_total", "Calls of clients that were refused, because their principal or address made too many in a second."),
+		calls:    newCallTimes(m),
+		appends:  m.histogram("log_append_seconds", "Time to write entries to the Raft log, and to sync it.", 0.00005),
+		applies:  m.histogram("apply_seconds", "Time to apply a batch of committed entries.", 0.00001),
+		proofs:   m.histogram("leadership_proof_seconds", "Time for which this master asked the other replicas whether it is one still; every read and every lease waits for such a proof.", 0.0001),
+		unproven: m.counter("leadership_proofs_failed_total", "Of these, those that failed: the calls that waited are refused."),
+		sizes:    m.histogram("entry_bytes", "Bytes of an entry that this master proposed.", 64),
 	}
-	m.calls = newCallTimes()
-	m.appends = histogram("log_append_seconds", "Time to write entries to the Raft log, and to sync it.", 0.00005)
-	m.applies = histogram("apply_seconds", "Time to apply a batch of committed entries.", 0.00001)
-	m.proofs = histogram("leadership_proof_seconds", "Time for which this master asked the other replicas whether it is one still; every read and every lease waits for such a proof.", 0.0001)
-	m.unproven = counter("leadership_proofs_failed_total", "Of these, those that failed: the calls that waited are refused.")
-	m.takeovers = m.master.takeovers
-	m.sizes = histogram("entry_bytes", "Bytes of an entry that this master proposed.", 64)
-	gauge := func(name, help string, read func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
+}
+
+func oneIf(so bool) float64 {
+	if so {
+		return 1
 	}
-	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.refusals, m.shed, m.late, m.calls.all, m.appends, m.applies, m.proofs, m.unproven, m.takeovers.whole, m.takeovers.parts, m.sizes, newGauges(r),
-		gauge("master", "1 while this replica is the master.", func() float64 {
-			if r.master.Load() != nil {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "chubby", Name: "build_info", Help: "1; version is that of this replica, and level the newest feature level that it knows.",
-			ConstLabels: prometheus.Labels{"version": Version(), "level": strconv.Itoa(r.cfg.supports)},
-		}, func() float64 { return 1 }),
-		gauge("ready", "1 while this replica serves as the master or knows a master that can, as /readyz says; 0 of one that is up and cut off from the others.", func() float64 {
-			if r.Health().Ready {
-				return 1
-			}
-			return 0
-		}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "chubby", Name: "log_lines_dropped_total", Help: "Log lines that could not be written as fast as they came.",
-		}, func() float64 { return float64(r.logs.dropped.Load()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "chubby", Name: "audit_errors_total", Help: "Acts of operators that could not be written to the audit log; they are in the replica's log. And how often its file could not be renamed.",
-		}, func() float64 { return float64(r.auditErrors.Load()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "chubby", Name: "trace_spans_lost_total", Help: "Spans of traces that could not be sent to the collector (trace-endpoint) as fast as they came, or not at all.",
-		}, r.cfg.Tracing.lost),
-		gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.Count()) }),
-		gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.Held()) }),
-		gauge("diverged_replicas", "Replicas known to have applied other entries than this one, or to have another state: 0, or see the log.", func() float64 { return float64(len(r.comparison.Differing())) }),
-		gauge("client_certificate_not_after_timestamp_seconds", "When the certificate that clients are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.clientCerts) }),
-		gauge("peer_certificate_not_after_timestamp_seconds", "When the certificate that other replicas are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.peerCerts) }),
-		gauge("authority_not_after_timestamp_seconds", "When the last of the authorities ends that tls-ca names, or of those that peer-tls-ca names, if that is sooner, in seconds since 1970; 0 without TLS.", func() float64 {
-			return firstOf((*certs.Store).AuthorityEnd, r.clientCerts, r.peerCerts)
-		}),
-		gauge("revocations_next_update_timestamp_seconds", "When the first of the revocation lists is to be replaced that tls-crl and peer-tls-crl name, in seconds since 1970; 0 without any.", func() float64 {
-			return firstOf((*certs.Store).RevocationsDue, r.clientCerts, r.peerCerts)
-		}),
-		gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publishing.Load()) }),
-		gauge("backup_failures", "How often in succession this master could not take a backup (backup-to).", func() float64 { return float64(r.backups.failures.Load()) }),
-		gauge("backup_timestamp_seconds", "When the last backup in backup-to was begun, as this master knows it, in seconds since 1970; 0 if it is none, or not the master.", func() float64 { return float64(r.backups.last.Load()) }),
-		gauge("drill_timestamp_seconds", "When this replica, as the master, last left the cell without one because an operator asked for that (chubbyctl drill outage, chubbyctl drill failover --hard), in seconds since 1970; 0 if it has not since its start.", func() float64 { return float64(r.outages.last.Load()) }),
-		gauge("disk_free_bytes", "Bytes that are free on the disk of this replica; -1 if that is unknown.", func() float64 { return float64(r.space.Seen()) }),
-		gauge("term", "The Raft term this replica is in.", func() float64 { return float64(r.raft.CurrentTerm()) }),
-		gauge("applied_index", "The last Raft entry applied here.", func() float64 { return float64(r.fsm.State().Applied) }),
-		gauge("sessions", "Sessions of the cell.", func() float64 { return float64(r.fsm.State().Sessions.Len()) }),
-		gauge("nodes", "Nodes of the cell.", func() float64 { return float64(r.fsm.State().Tree.Counts().Nodes) }),
-		gauge("locks_held", "Locks that are held.", func() float64 { return float64(r.fsm.State().Tree.Counts().Locks) }),
-		gauge("contents_used_ratio", "Which part of max-contents-mib of this replica the cell holds: contents (those of access control lists three times), names, and 1 KiB for each node. 1 is all; then the master refuses what makes it more. 0 if there is no such bound.", r.contentsUsed),
-		gauge("contents_bytes", "Bytes of contents.", func() float64 { return float64(r.fsm.State().Tree.Counts().Bytes) }),
-	)
-	for _, c := range m.master.collectors() {
-		m.registry.MustRegister(c)
+	return 0
+}
+
+func (r *Replica) contentsUsed() float64 {
+	if r.cfg.MaxContentsMiB == 0 {
+		return 0
 	}
-	return m
+	return float64(r.fsm.State().Tree.Counts().Weight()) / float64(int64(r.cfg.MaxContentsMiB)<<20)
 }

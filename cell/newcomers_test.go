@@ -2,11 +2,14 @@ package cell_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
@@ -49,9 +52,7 @@ func TestNewcomersAreFollowedByThoseThatWereAway(t *testing.T) {
 				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 				replace(t, ctx, c, operator, old, "r4")
 				c.Kill(old)
-				if _, err := operator.Transfer(ctx, "r4"); err != nil {
-					t.Fatal(err)
-				}
+				must(operator.Transfer(ctx, "r4"))(t)
 				write(t, ctx, c, "after")
 				if follows {
 					time.Sleep(time.Minute) // until no call of the last master is under way any more
@@ -63,15 +64,13 @@ func TestNewcomersAreFollowedByThoseThatWereAway(t *testing.T) {
 					c.Restart(away)
 				}
 				findTheirWay(t, c, away, "r4")
-				if got := read(ctx, c); got != "after" {
-					t.Errorf("the contents are %q", got)
-				}
+				equal(t, read(ctx, c), "after", "the contents are %q")
 			})
 		})
 	}
 }
 
-// Two replicas of five are cut off while the three others are replaced, so that they know none of those that are left. They find their way, whoever is down then.
+// Two replicas of five are cut off while the three others are replaced, so that they know none of those that are left. They find their way, and any one may be down then.
 func TestAllThatAReplicaKnowsHaveLeft(t *testing.T) {
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		master := c.Master()
@@ -108,12 +107,8 @@ func TestNewcomersHaveVotesOfThoseThatKnewThemWithoutOne(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		c.Isolate(away)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-done)
+		noErr(t, <-joined)
 		for { // until the old one has left
 			if ids, settled := cell.Voters(c.Replica(master)); settled && len(ids) == 3 {
 				break
@@ -128,9 +123,7 @@ func TestNewcomersHaveVotesOfThoseThatKnewThemWithoutOne(t *testing.T) {
 		c.Kill(master)
 		c.Rejoin(away)
 		findTheirWay(t, c, away, "r4")
-		if got := read(ctx, c); got != "after" {
-			t.Errorf("the contents are %q", got)
-		}
+		equal(t, read(ctx, c), "after", "the contents are %q")
 	})
 }
 
@@ -145,9 +138,7 @@ func TestSpareWhoseListIsOld(t *testing.T) {
 		operator := dial(t, ctx, c, "operator", client.Config{Servers: servers, NoCache: true})
 		joined := joins(ctx, c, "r9")
 		time.Sleep(time.Second)
-		if err := client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r9", Raft: "r9:7431", Spare: true}, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r9", Raft: "r9:7431", Spare: true}, nil))
 		c.Isolate("r9") // else it could follow what is told from one to the next
 		for i, old := range others(3) {
 			replace(t, ctx, c, operator, old, []string{"r4", "r5", "r6"}[i])
@@ -156,9 +147,7 @@ func TestSpareWhoseListIsOld(t *testing.T) {
 		c.Rejoin("r9")
 		c.Kill("r4")
 		becomes(t, ctx, operator, "r5, r6, r9", 5*time.Second)
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		findTheirWay(t, c, "r9")
 	}, func(cfg *cell.Config) {
 		cfg.ReplaceAfter = 20 * time.Second
@@ -168,4 +157,126 @@ func TestSpareWhoseListIsOld(t *testing.T) {
 			cfg.Members = append(slices.Clip(founders), cfg.Members[slices.IndexFunc(cfg.Members, func(m cell.Member) bool { return m.ID == "r9" })])
 		}
 	})
+}
+
+// membersAre returns the replicas of a cell in one line.
+func membersAre(t *testing.T, ctx context.Context, c *client.Client) string {
+	t.Helper()
+	members := must(c.Cell().Members(ctx))(t)
+	var words []string
+	for _, m := range members {
+		words = append(words, strings.TrimSpace(m.ID+" "+m.Phase))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// becomes waits until the cell has these replicas, which it must not have before some time is over.
+func becomes(t *testing.T, ctx context.Context, c *client.Client, want string, notBefore time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	for got := ""; got != want; got = membersAre(t, ctx, c) {
+		if ctx.Err() != nil || time.Since(begun) > notBefore+2*time.Minute {
+			t.Fatalf("the replicas are %s, want %s", got, want)
+		}
+		time.Sleep(time.Second)
+	}
+	if took := time.Since(begun); took < notBefore {
+		t.Errorf("the replicas were %s after %v", want, took)
+	}
+}
+
+// A spare stands by until a replica has been dead for long, by itself takes its place, and holds what it held. One that comes back in time stays; fail-overs
+// do not begin the time anew.
+func TestSpare(t *testing.T) {
+	const long = time.Minute
+	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		write(t, ctx, c, "before")
+		joined := joins(ctx, c, "r6")
+		time.Sleep(time.Second)
+		add := client.MemberChange{Add: "r6", Raft: "r6:7431", Spare: true}
+		noErr(t, client.ChangeMembers(ctx, by, add, func([]client.Member) {}))
+		fails(t, client.ChangeMembers(ctx, by, add, nil), api.Exists, "added again")
+		add.Remove = "r1"
+		fails(t, client.ChangeMembers(ctx, by, add, nil), api.InvalidArgument, "a spare that replaces somebody")
+		const standsBy = "r1, r2, r3, r4, r5, r6 spare"
+		becomes(t, ctx, by, standsBy, 0) // the replica that is asked may be behind
+		status, err := by.Cell().Status(ctx)
+		failIf(t, err != nil || len(status.Replicas) != 5, "the status is %+v, %v", status, err)
+		dead := "r1"
+		if c.Master() == dead {
+			dead = "r2"
+		}
+		c.Kill(dead)
+		time.Sleep(long - 20*time.Second)
+		c.Restart(dead)
+		time.Sleep(long + 30*time.Second)
+		equal(t, membersAre(t, ctx, by), standsBy, "a replica came back in time, and the replicas are %s")
+		c.Kill(dead)
+		time.Sleep(long - 25*time.Second)
+		equal(t, membersAre(t, ctx, by), standsBy, "the spare did not stand by: %s")
+		c.Restart(c.FailOver())
+		want := strings.Replace("r1, r2, r3, r4, r5, r6", dead+", ", "", 1)
+		becomes(t, ctx, by, want, 5*time.Second)
+		noErr(t, <-joined)
+		if err := c.TryRestart(ctx, dead); err == nil {
+			<-c.Replica(dead).Done()
+			err = c.Replica(dead).Err()
+			failIf(t, !errors.Is(err, cell.ErrRefused), "the dead one comes back: %v", err)
+		}
+		c.FailOver()
+		equal(t, read(ctx, c), "before", "the contents are %q")
+	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
+}
+
+// A spare that has another data directory than when it was added, or is gone, or leaves, takes nobody's place.
+func TestSpareThatCannot(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		var waiting []<-chan error
+		stop, cancel := context.WithCancel(ctx)
+		for i, id := range []string{"r4", "r5"} {
+			waiting = append(waiting, joins(stop, c, id))
+			time.Sleep(time.Second)
+			noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431", Spare: true}, nil), i)
+		}
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r5"}, func([]client.Member) {}))
+		if err := <-waiting[1]; !errors.Is(err, cell.ErrRefused) {
+			t.Errorf("a spare that was removed: %v", err)
+		}
+		cancel()
+		if err := <-waiting[0]; err == nil {
+			t.Error("a spare that was stopped has joined")
+		}
+		c.Kill("r3")
+		time.Sleep(time.Minute)
+		equal(t, membersAre(t, ctx, by), "r1, r2, r3, r4 spare", "the replicas are %s")
+		joined := joins(ctx, c, "r4") // with its directory
+		becomes(t, ctx, by, "r1, r2, r4", 0)
+		if err := <-joined; err != nil {
+			t.Fatal(fmt.Errorf("the spare came back: %w", err))
+		}
+	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
+}
+
+// That a spare takes a place, which nobody asked for in that moment, is in the audit log once, as a change of the replicas that nobody called for, and why.
+func TestSpareIsAudited(t *testing.T) {
+	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+		root := as(t, ctx, c, "root")
+		joined := joins(ctx, c, "r4")
+		time.Sleep(time.Second)
+		noErr(t, client.ChangeMembers(ctx, root, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, nil))
+		for _, r := range records() {
+			failIf(t, r.Principal != "root", "before: %+v", r)
+		}
+		c.Kill("r3")
+		becomes(t, ctx, root, "r1, r2, r4", 5*time.Second)
+		noErr(t, <-joined)
+		all := records()
+		stopIf(t, len(all) != 1, "there are %+v", all)
+		if r := all[0]; r.Event != "act" || r.Call != "ChangeMembers" || r.On != "r4 r4:7431 r3" || r.Code != "OK" || r.Principal+r.From+r.Message != "" || !strings.Contains(r.Reason, "r3 has not answered for 2") {
+			t.Errorf("%+v", r)
+		}
+	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
 }

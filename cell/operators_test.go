@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
@@ -86,27 +90,19 @@ func TestOperators(t *testing.T) {
 				t.Errorf("an operator may not %s: %v", what, err)
 			}
 		}
-		if err := user.EndSession(ctx, as(t, ctx, c, "user").Session(), "one's own"); err != nil {
-			t.Error("a user ends a session of its own:", err)
-		}
+		report(t, user.EndSession(ctx, as(t, ctx, c, "user").Session(), "one's own"), "a user ends a session of its own")
 		list := open(t, ctx, as(t, ctx, c, "root"), "/ls/local/acl/operators", 0)
-		if _, err := list.SetContents(ctx, []byte("user\n")); err != nil {
-			t.Fatal(err)
-		}
+		must(list.SetContents(ctx, []byte("user\n")))(t)
 		c.Restart(c.FailOver())
-		if err := user.SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}); err != nil {
-			t.Error("whom the list names since:", err)
-		}
+		report(t, user.SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}), "whom the list names since")
 		if err := as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 2}); !errors.Is(err, api.PermissionDenied) {
 			t.Error("whom the list does not name any more:", err)
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 }
 
-// The first entry of a cell names its operators, and no later one does, also if everybody was restarted and whoever is elected has applied nothing yet: a
+// The first entry of a cell names its operators, and no later one does, also if everybody was restarted and the elected replica has applied nothing yet: a
 // replica of an older version could not read it.
 func TestOperatorsAreToldOnce(t *testing.T) {
 	var told atomic.Int32
@@ -120,12 +116,8 @@ func TestOperatorsAreToldOnce(t *testing.T) {
 			}
 			c.Master()
 		}
-		if n := told.Load(); n != 1 {
-			t.Errorf("%d entries name operators", n)
-		}
-		if err := as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}); err != nil {
-			t.Error(err)
-		}
+		equal(t, told.Load(), 1, "%d entries name operators")
+		report(t, as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}))
 	}, func(cfg *cell.Config) {
 		cfg.Operators = []string{"root"}
 		cell.WatchEntries(cfg, func(e raftfsm.Entry) {
@@ -144,14 +136,8 @@ func TestWritingOperatorsClosesTheLists(t *testing.T) {
 		author := dial(t, ctx, c, "alice", client.Config{As: "alice"})
 		names := func(by *client.Client) (list [2]string) {
 			for i, path := range []string{"/ls/local", "/ls/local/acl/everyone"} {
-				h, err := by.Open(ctx, path, client.OpenOptions{Read: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				stat, err := h.Stat(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := must(by.Open(ctx, path, client.OpenOptions{Read: true}))(t)
+				stat := must(h.Stat(ctx))(t)
 				list[i] = stat.ACL.Change
 			}
 			return list
@@ -165,9 +151,7 @@ func TestWritingOperatorsClosesTheLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, by := range []*client.Client{reader, author} {
-			if after := names(by); after != [2]string{"operators", "operators"} {
-				t.Errorf("a cache still has %q", after)
-			}
+			equal(t, names(by), [2]string{"operators", "operators"}, "a cache still has %q")
 		}
 		for what, act := range operatorsActs(t, ctx, c) {
 			if err := act(as(t, ctx, c, "user")); !errors.Is(err, api.PermissionDenied) {
@@ -211,5 +195,60 @@ func TestMissingOperatorsAreSaid(t *testing.T) {
 		if strings.Contains(log.String(), "operators_missing") {
 			cfg.Operators = []string{"root"}
 		}
+	})
+}
+
+// A cell whose ACLs admit no client becomes accessible again by a start with RestoreAccess, unless
+// the replica becomes the master too long after its start.
+func TestRestoreAccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var restore atomic.Bool
+		audits := t.TempDir()
+		c := celltest.Start(t, 3, func(cfg *cell.Config) {
+			cfg.RestoreAccess = restore.Load()
+			cfg.Audit.File = filepath.Join(audits, cfg.ID)
+		})
+		recorded := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			lines := 0
+			for _, id := range []string{"r1", "r2", "r3"} {
+				data := must(os.ReadFile(filepath.Join(audits, id)))(t)
+				lines += strings.Count(string(data), `"event":"act","call":"RestoreAccess","on":"/ls/local","reason":"it was started with --restore-access","code":"OK"`)
+			}
+			equal(t, lines, want, "%d restores of the access are in the audit logs")
+		}
+		open := func() error {
+			k, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock})
+			noErr(t, err)
+			defer func() { _ = k.Close(t.Context()) }()
+			h, err := k.Open(t.Context(), "/ls/local/acl/everyone", client.OpenOptions{Write: true, Create: client.File})
+			if err == nil {
+				_, err = h.SetContents(t.Context(), nil)
+			}
+			return err
+		}
+		if err := open(); err != nil { // the last client that may open it
+			t.Fatal(err)
+		}
+		restart := func(set bool) {
+			restore.Store(set)
+			for _, do := range []func(string){c.Kill, c.Restart} {
+				for _, id := range []string{"r1", "r2", "r3"} {
+					do(id)
+				}
+			}
+			c.Master()
+		}
+		restart(false)
+		mustFail(t, open(), api.PermissionDenied, "before RestoreAccess")
+		recorded(0)
+		restart(true)
+		recorded(1)
+		report(t, open(), "after a start with RestoreAccess")
+		time.Sleep(2 * time.Minute)
+		c.Transfer()
+		fails(t, open(), api.PermissionDenied, "RestoreAccess of an old start still has an effect")
+		recorded(1)
 	})
 }

@@ -112,9 +112,7 @@ func TestOutage(t *testing.T) {
 				if s, err := operator.Cell().Status(ctx); err != nil || s.Master != "" || len(s.Acts) != 1 || s.Acts[0].Kind != "outage" || s.Acts[0].SinceUnix == 0 {
 					t.Errorf("after %v of %v: %+v, %v", length-time.Second, length, s, err)
 				}
-				if err := wait(); err != nil {
-					t.Error(err)
-				}
+				report(t, wait())
 				time.Sleep(5 * time.Second)
 				if after := c.Replica(c.Master()).Health(); after.Epoch <= epoch {
 					t.Errorf("epoch %d before, and then %+v", epoch, after)
@@ -123,9 +121,7 @@ func TestOutage(t *testing.T) {
 					t.Errorf("afterwards: %+v, %v", s, err)
 				}
 				longest, states, err := w.end()
-				if err != nil || w.lock.Err() != nil {
-					t.Errorf("the work: %v; the lock: %v", err, w.lock.Err())
-				}
+				failIf(t, err != nil || w.lock.Err() != nil, "the work: %v; the lock: %v", err, w.lock.Err())
 				if longest < length-time.Second || longest > length+3*time.Second {
 					t.Errorf("an outage of %v was one of %v for a client", length, longest)
 				}
@@ -220,9 +216,7 @@ func TestHardFailOver(t *testing.T) {
 		time.Sleep(rested)
 		for range 3 {
 			before, wait := beginOutage(t, ctx, c, operator, 0)
-			if err := wait(); err != nil {
-				t.Error(err)
-			}
+			report(t, wait())
 			time.Sleep(5 * time.Second)
 			if after := c.Master(); after == before {
 				t.Errorf("%s is the master as before", after)
@@ -265,14 +259,10 @@ func TestOutagesAreRefused(t *testing.T) {
 		if err := vacate(short, other, time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error("a second outage:", err)
 		}
-		if err := wait(); err != nil {
-			t.Error(err)
-		}
+		report(t, wait())
 	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		if err := vacate(ctx, dial(t, ctx, c, "root", client.Config{}), time.Second); !errors.Is(err, api.InvalidArgument) {
-			t.Error("of a cell of one:", err)
-		}
+		fails(t, vacate(ctx, dial(t, ctx, c, "root", client.Config{}), time.Second), api.InvalidArgument, "of a cell of one")
 	})
 }
 
@@ -292,9 +282,7 @@ func TestListingsForDrills(t *testing.T) {
 		if h := holder(); h.Checked || h.LockDelay != 7*time.Second {
 			t.Errorf("before a sequencer was shown: %+v", h)
 		}
-		if err := cl.CheckSequencer(ctx, lock.Sequencer().String()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cl.CheckSequencer(ctx, lock.Sequencer().String()))
 		if h := holder(); !h.Checked {
 			t.Errorf("after one was shown: %+v", h)
 		}
@@ -315,9 +303,7 @@ func TestOutageIsAudited(t *testing.T) {
 	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		root := as(t, ctx, c, "root")
 		_, wait := beginOutage(t, ctx, c, root, time.Second)
-		if err := wait(); err != nil {
-			t.Error(err)
-		}
+		report(t, wait())
 		all := records()
 		if len(all) != 1 || all[0].Call != "Transfer" || all[0].Principal != "root" || all[0].On != "no master for 1s" || all[0].Reason != "because" || all[0].Code != "OK" {
 			t.Errorf("%+v", all)

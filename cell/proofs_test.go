@@ -2,11 +2,19 @@ package cell_test
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc64"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -44,9 +52,7 @@ func TestInventedSequencers(t *testing.T) {
 		if first == "valid" || ask(absent) != first || ask(guessed) != first {
 			t.Errorf("of a lock that is held: %s; of none: %s; of another token: %s", first, ask(absent), ask(guessed))
 		}
-		if told := ask(held); told != "valid" {
-			t.Errorf("the holder's own sequencer, shown by another: %s", told)
-		}
+		equal(t, ask(held), "valid", "the holder's own sequencer, shown by another: %s")
 		checker, err := server.CachingChecker(client.MaxCheckAge)
 		c.clients.check(err)
 		defer checker.Close()
@@ -66,9 +72,7 @@ func TestInventedSequencers(t *testing.T) {
 		c.clients.check(err)
 		refused("while it knows that the right one is valid")
 		c.FailOver()
-		if told := ask(held); told != "valid" {
-			t.Errorf("under another master: %s", told)
-		}
+		equal(t, ask(held), "valid", "under another master: %s")
 	})
 }
 
@@ -134,9 +138,7 @@ func TestMetadataNeedsTheRightToRead(t *testing.T) {
 		}
 		withheld := api.Stat{Path: path, Kind: api.File, Withheld: true}
 		for range 2 { // the second time of a cache, if it were there
-			if got := find(mallory); got != withheld {
-				t.Errorf("mallory lists %+v", got)
-			}
+			equal(t, find(mallory), withheld, "mallory lists %+v")
 		}
 		if got := find(alice); got.Withheld || got.Size != 4 || got.Checksum == 0 || got.Content == 0 || got.ACL.Read != "a" {
 			t.Errorf("alice lists %+v", got)
@@ -166,5 +168,109 @@ func TestMetadataNeedsTheRightToRead(t *testing.T) {
 		if got := find(mallory); got.Withheld || got.Size != 4 {
 			t.Errorf("mallory may read it now, and lists %+v", got)
 		}
+	})
+}
+
+// requestHash is the hash of a request as the replica makes it (wire.mutationOf).
+func requestHash(parts ...[]byte) uint64 {
+	sum, table := uint64(1), crc64.MakeTable(crc64.ECMA)
+	for _, part := range parts {
+		sum = crc64.Update(sum+uint64(len(part)), table, part)
+	}
+	return sum
+}
+
+// lastPart returns eight bytes that, as the last part of a request, give it a hash.
+func lastPart(wanted uint64, before ...[]byte) []byte {
+	table := crc64.MakeTable(crc64.ECMA)
+	var byTop [256]byte
+	for i, v := range table {
+		byTop[v>>56] = byte(i)
+	}
+	state := ^wanted
+	for range 8 {
+		i := byTop[state>>56]
+		state = (state^table[i])<<8 | uint64(i)
+	}
+	return binary.LittleEndian.AppendUint64(nil, state^^(requestHash(before...)+8))
+}
+
+// What was done is recorded as an act, and nothing else is: of who has no right to end a session, to change a list or the members, or to finish an
+// upgrade, it is said that nothing is known, whatever he has done under the number of that request before.
+func TestNobodyForgesActs(t *testing.T) {
+	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+		root, eve := as(t, ctx, c, "root"), callerAs(t, ctx, c, "eve")
+		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+		put := func(path string, contents []byte) []*pb.TxnOperation {
+			return []*pb.TxnOperation{{Action: pb.TxnAction_TXN_ACTION_PUT, Path: path, Contents: contents}}
+		}
+		partsOf := func(path string) [][]byte {
+			return [][]byte{[]byte("commit"), number(0), number(uint64(pb.TxnAction_TXN_ACTION_PUT)), []byte(path)}
+		}
+		const own, operators = "/ls/local/eves", "/ls/local/acl/operators"
+		target, list := uint64(root.Session()), []byte("eve\n")
+		for what, forged := range map[string]struct {
+			parts [][]byte // of its hash
+			call  func(m *pb.Mutation) error
+		}{
+			"EndSession": {parts: [][]byte{[]byte("end"), number(target), []byte("because")}, call: func(m *pb.Mutation) error {
+				_, err := eve.EndSession(ctx, &pb.EndSessionRequest{Caller: eve.who, Mutation: m, Target: target, Reason: "because"})
+				return err
+			}},
+			"ChangeMembers": {parts: [][]byte{[]byte("change the members"), nil, nil, []byte("r1"), []byte("false"), nil}, call: func(m *pb.Mutation) error {
+				_, err := eve.ChangeMembers(ctx, &pb.ChangeMembersRequest{Caller: eve.who, Mutation: m, Remove: "r1"})
+				return err
+			}},
+			"FinishUpgrade": {parts: [][]byte{[]byte("finish the upgrade"), nil}, call: func(m *pb.Mutation) error {
+				_, err := eve.FinishUpgrade(ctx, &pb.FinishUpgradeRequest{Caller: eve.who, Mutation: m})
+				return err
+			}},
+			"Txn": {parts: append(partsOf(operators), list), call: func(m *pb.Mutation) error {
+				_, err := eve.Txn(ctx, &pb.TxnRequest{Caller: eve.who, Mutation: m, Operations: put(operators, list)})
+				return err
+			}},
+		} {
+			m := eve.next()
+			contents := lastPart(requestHash(forged.parts...), partsOf(own)...)
+			must(eve.Txn(ctx, &pb.TxnRequest{Caller: eve.who, Mutation: m, Operations: put(own, contents)}))(t)
+			if all := records(); len(all) > 0 {
+				t.Errorf("to write a file of one's own is no act: %+v", all)
+			}
+			for range 3 {
+				noErr(t, forged.call(m), what)
+			}
+			all := records()
+			for _, r := range all {
+				if r.Call != what || r.Principal != "eve" || r.Code != "Uncertain" || !strings.HasPrefix(r.Message, audit.NotKnown) {
+					t.Errorf("%s is recorded as done: %+v", what, r)
+				}
+			}
+			failIf(t, len(all) != 3, "%s: %d records of 3 calls", what, len(all))
+		}
+		report(t, errOf(root.Cell().Status(ctx)))
+	})
+}
+
+// Two programs that mean one lock have one, also where one of them has its name from a file system that decomposes names.
+func TestOneVisibleNameIsOneNode(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "a", client.Config{})
+		const decomposed = "/ls/local/cafe\u0301"
+		held := acquire(t, ctx, open(t, ctx, cl, "/ls/local/caf\u00e9", 0))
+		for what, create := range map[string]func() error{
+			"Acquire":  func() error { _, err := cl.Acquire(ctx, decomposed, client.Try()); return err },
+			"Put":      func() error { _, err := cl.Put(ctx, decomposed, nil); return err },
+			"MkdirAll": func() error { return cl.MkdirAll(ctx, decomposed) },
+			"Txn":      func() error { _, err := cl.Txn().Put(decomposed, nil).Commit(ctx); return err },
+			"a member": func() error { _, err := recipe.Announce(ctx, cl, decomposed, "a", nil); return err },
+		} {
+			if err := create(); !errors.Is(err, api.InvalidPath) || !strings.Contains(err.Error(), `"caf\u00e9"`) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, _, err := cl.Get(ctx, decomposed); !errors.Is(err, api.NotFound) {
+			t.Errorf("Get: %v", err)
+		}
+		report(t, held.Release(ctx))
 	})
 }

@@ -74,9 +74,7 @@ func TestPublish(t *testing.T) {
 		first := c.Master()
 		second := map[string]string{"r1": "r2", "r2": "r1", "r3": "r1"}[first]
 		for _, to := range []string{second, first} {
-			if err := c.Replica(c.Master()).Transfer(ctx, to); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, c.Replica(c.Master()).Transfer(ctx, to))
 			time.Sleep(5 * time.Second)
 			want("the next master is "+to, 1, three)
 		}
@@ -98,9 +96,7 @@ func TestPublish(t *testing.T) {
 		if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: old}, func([]client.Member) {}); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-joined; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-joined)
 		time.Sleep(5 * time.Second)
 		now := strings.Replace(three, old+"="+old+":7421 ", "", 1) + " r4=r4:7421 -" + old
 		if _, last := names.since(); last != now {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -25,23 +24,11 @@ import (
 // recoverFrom returns the backup that chubbyctl cell recover makes of the freshest of these data directories.
 func recoverFrom(t *testing.T, ctx context.Context, directories ...string) *backup.Backup {
 	t.Helper()
-	list, err := recovery.Look(ctx, directories)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := list[0].State(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(recovery.Look(ctx, directories))(t)
+	state := must(list[0].State(ctx, nil))(t)
 	var out bytes.Buffer
-	if err := backup.Write(&out, state, time.Now().Unix(), list[0].Replica); err != nil {
-		t.Fatal(err)
-	}
-	b, err := backup.Read(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	noErr(t, backup.Write(&out, state, time.Now().Unix(), list[0].Replica))
+	return must(backup.Read(&out))(t)
 }
 
 // movedLocks is a cell that goes on after one of its replicas has stopped: locks move on, which that replica does not know. Then
@@ -76,9 +63,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 	next := dial(t, m.ctx, c, "next", client.Config{Dialer: m.dialer("next")})
 	take := func(h *client.Handle) *client.Lock {
 		l := acquire(t, m.ctx, h)
-		if err := m.guardsSay(l.Sequencer().String()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.guardsSay(l.Sequencer().String()))
 		m.newest = l.Token()
 		return l
 	}
@@ -87,9 +72,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 		m.handles = append(m.handles, h)
 		l := take(h)
 		m.known = append(m.known, l.Sequencer().String())
-		if err := l.Release(m.ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Release(m.ctx))
 	}
 	open(t, m.ctx, m.holder, "/ls/local/file", 0)
 	m.old = rawSession(t, m.ctx, c, c.Master())
@@ -104,9 +87,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 		l := take(open(t, m.ctx, next, fmt.Sprintf("/ls/local/l%03d", i), 0))
 		m.issued = append(m.issued, l.Sequencer().String())
 		if i%2 == 0 { // the others are held to the end
-			if err := l.Release(m.ctx); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, l.Release(m.ctx))
 		}
 	}
 	for id := range directories {
@@ -123,9 +104,7 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 // thousand.
 func TestForcedRecovery(t *testing.T) {
 	locks := manyLocks()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		guard := guardOf(t, ctx)
 		m := &movedLocks{ctx: ctx, guardsSay: func(text string) error { _, err := guard.Check(ctx, text); return err }}
 		m.loseAfter(t, locks)
@@ -139,9 +118,7 @@ func TestForcedRecovery(t *testing.T) {
 		source := sourceOf(b)
 		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, b.Recovered
 		is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), source, nil)
-		if err != nil || is.CellID != b.CellID || is.Counter < m.newest+raftfsm.RestoreGap/2 {
-			t.Fatalf("%+v, %v", is, err)
-		}
+		stopIf(t, err != nil || is.CellID != b.CellID || is.Counter < m.newest+raftfsm.RestoreGap/2, "%+v, %v", is, err)
 		m.checkSessions(t, c)
 		for round := range 2 { // before and after a fail-over
 			after := dial(t, ctx, c, fmt.Sprint("after-", round), client.Config{})
@@ -163,9 +140,7 @@ func TestForcedRecovery(t *testing.T) {
 				if err := m.guardsSay(m.issued[i]); !errors.Is(err, api.BadSequencer) {
 					t.Fatalf("the guard lets in %s after one of the recovered cell: %v", m.issued[i], err)
 				}
-				if err := l.Release(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Release(ctx))
 			}
 			if round == 0 {
 				c.Restart(c.FailOver())

@@ -71,9 +71,7 @@ func costOf(t *testing.T, do func()) cost {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 		return int64(m.TotalAlloc), time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	memory, processor := used()
@@ -82,7 +80,7 @@ func costOf(t *testing.T, do func()) cost {
 	return cost{after - memory, later - processor}
 }
 
-// A call that is refused costs little more than to send it, whoever makes it, whichever it is, over both transports, and whatever its request is made
+// A call that is refused costs little more than to send it, from any caller, of any kind, over both transports, and whatever its request is made
 // of.
 func TestRefusedCallsCostLittle(t *testing.T) {
 	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {

@@ -45,7 +45,6 @@ type Replica struct {
 	times      *entryTimes
 	conns      *wire.Connections
 	clients    *wire.Server
-	guests     atomic.Pointer[wire.Guests] // nil until clients are served
 	http       *http.Server
 	console    *console.Console // nil if disabled
 

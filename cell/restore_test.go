@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -25,14 +24,8 @@ import (
 func takeBackup(t *testing.T, ctx context.Context, c *client.Client) *backup.Backup {
 	t.Helper()
 	var out bytes.Buffer
-	if err := c.Cell().Backup(ctx, &out); err != nil {
-		t.Fatal(err)
-	}
-	b, err := backup.Read(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	noErr(t, c.Cell().Backup(ctx, &out))
+	return must(backup.Read(&out))(t)
 }
 
 // sourceOf is a backup as a source of a restore.
@@ -45,16 +38,9 @@ func sourceOf(b *backup.Backup) client.RestoreBackup {
 // guardOf is a guard of everything in a cell, which has seen nothing yet.
 func guardOf(t *testing.T, ctx context.Context) *sequencer.Guard {
 	t.Helper()
-	store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "seen"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must(sequencer.OpenFileStore(filepath.Join(t.TempDir(), "seen")))(t)
 	t.Cleanup(func() { _ = store.Close() })
-	g, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/local"), Store: store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return must(sequencer.NewGuard(ctx, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/local"), Store: store}))(t)
 }
 
 // admit has a guard see a sequencer, and reports whether it lets it in.
@@ -84,12 +70,8 @@ func TestRestore(t *testing.T) {
 		for i := range locks {
 			handles = append(handles, open(t, ctx, holder, fmt.Sprintf("/ls/local/l%03d", i), 0))
 		}
-		if _, err := handles[0].SetContents(ctx, []byte("of the backup")); err != nil {
-			t.Fatal(err)
-		}
-		if err := operator().SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 7}); err != nil {
-			t.Fatal(err)
-		}
+		must(handles[0].SetContents(ctx, []byte("of the backup")))(t)
+		noErr(t, operator().SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 7}))
 		var issued []string
 		take := func(i int) *client.Lock {
 			l := acquire(t, ctx, handles[i])
@@ -101,30 +83,20 @@ func TestRestore(t *testing.T) {
 		newest := held.Token()
 		for i := 2; i < locks; i++ {
 			l := take(i)
-			if err := admit(ctx, guard, l); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, admit(ctx, guard, l))
 			newest = l.Token()
 			if i%2 == 0 {
-				if err := l.Release(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Release(ctx))
 			}
 		}
-		if _, err := handles[0].SetContents(ctx, []byte("later")); err != nil {
-			t.Fatal(err)
-		}
+		must(handles[0].SetContents(ctx, []byte("later")))(t)
 		open(t, ctx, holder, "/ls/local/later", 0)
 		_, err := holder.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		b2 := takeBackup(t, ctx, holder) // with an ephemeral node
 
 		is, err := client.Restore(ctx, operator(), sourceOf(b), nil)
-		if err != nil || is.CellID != b.CellID || is.Counter < newest {
-			t.Fatalf("%+v, %v", is, err)
-		}
+		stopIf(t, err != nil || is.CellID != b.CellID || is.Counter < newest, "%+v, %v", is, err)
 		if _, err := handles[0].SetContents(ctx, []byte("by the dead")); !errors.Is(err, api.SessionExpired) || !strings.Contains(err.Error(), "restored") {
 			t.Error("a session from before:", err)
 		}
@@ -135,13 +107,9 @@ func TestRestore(t *testing.T) {
 		}
 		after := dial(t, ctx, c, "after", client.Config{})
 		for _, text := range issued {
-			if err := after.Cell().CheckSequencer(ctx, text); !errors.Is(err, api.BadSequencer) {
-				t.Fatalf("%s: %v", text, err)
-			}
+			mustFail(t, after.Cell().CheckSequencer(ctx, text), api.BadSequencer, text)
 		}
-		if text := contentsAt(t, ctx, after, "/ls/local/l000"); text != "of the backup" {
-			t.Errorf("the contents are %q", text)
-		}
+		equal(t, contentsAt(t, ctx, after, "/ls/local/l000"), "of the backup", "the contents are %q")
 		if _, err := after.Open(ctx, "/ls/local/later", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 			t.Error("what came after the backup:", err)
 		}
@@ -169,30 +137,22 @@ func restoreAgain(t *testing.T, ctx context.Context, c *celltest.Cell, b *backup
 	t.Helper()
 	c.Restart(c.FailOver())
 	is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), sourceOf(b), nil)
-	if err != nil || is.Counter <= before.Counter {
-		t.Fatalf("%+v, %v", is, err)
-	}
+	stopIf(t, err != nil || is.Counter <= before.Counter, "%+v, %v", is, err)
 	cl := dial(t, ctx, c, "third", client.Config{})
 	if _, err := cl.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile}); err != nil {
 		t.Error("the place of an ephemeral node of the backup:", err)
 	}
 	c.Restart(c.FailOver())
-	if text := contentsAt(t, ctx, cl, "/ls/local/l000"); text != "later" {
-		t.Errorf("the contents are %q", text)
-	}
+	equal(t, contentsAt(t, ctx, cl, "/ls/local/l000"), "later", "the contents are %q")
 }
 
 // contentsAt reads a file.
 func contentsAt(t *testing.T, ctx context.Context, c *client.Client, path string) string {
 	t.Helper()
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	text, _, err := h.Contents(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return string(text)
 }
 
@@ -238,30 +198,22 @@ func TestRestoreWaitsForHolders(t *testing.T) {
 // A cell is lost, and its backup is restored into a new one, of another id: guards that have seen the tokens of the lost cell go on with the new
 // one's, and let in no earlier one. The new cell goes on over restarts of its replicas.
 func TestRestoreIntoAnotherCell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		guard := guardOf(t, ctx)
 		lost := celltest.Start(t, 1)
 		holder := dial(t, ctx, lost, "holder", client.Config{})
 		h := open(t, ctx, holder, "/ls/local/l", 0)
 		early := acquire(t, ctx, h)
-		if err := early.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, early.Release(ctx))
 		b := takeBackup(t, ctx, holder)
 		newest := acquire(t, ctx, h)
-		if err := admit(ctx, guard, newest); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, admit(ctx, guard, newest))
 		lost.Close()
 
 		c := celltest.Start(t, 3)
 		fresh := dial(t, ctx, c, "fresh", client.Config{NoCache: true})
 		before := acquire(t, ctx, open(t, ctx, fresh, "/ls/local/l", 0))
-		if err := admit(ctx, guard, before); !errors.Is(err, api.BadSequencer) {
-			t.Error("a token of the new cell, before the restore:", err)
-		}
+		fails(t, admit(ctx, guard, before), api.BadSequencer, "a token of the new cell, before the restore")
 		source := sourceOf(b)
 		source.Counter = newest.Token() + 5*raftfsm.RestoreGap // as if far more had been issued
 		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, "r4"
@@ -280,13 +232,11 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 			if err != nil || now.Restored == nil || now.Restored.AtUnix == 0 {
 				t.Fatalf("%+v, %v", now.Restored, err)
 			}
-			if got := *now.Restored; got != (client.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
+			if got := *now.Restored; got != (api.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
 				t.Errorf("the cell says that it was restored: %+v", got)
 			}
 			l := acquire(t, ctx, open(t, ctx, cl, "/ls/local/l", 0))
-			if err := admit(ctx, guard, l); err != nil {
-				t.Error(err)
-			}
+			report(t, admit(ctx, guard, l))
 			for _, old := range []*client.Lock{early, newest, before} {
 				if err := admit(ctx, guard, old); !errors.Is(err, api.BadSequencer) {
 					t.Errorf("token %v: %v", old.Token(), err)
@@ -295,9 +245,7 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 					t.Errorf("token %v: %v", old.Token(), err)
 				}
 			}
-			if err := l.Release(ctx); err != nil {
-				t.Error(err)
-			}
+			report(t, l.Release(ctx))
 		}
 	})
 }
@@ -312,14 +260,10 @@ func TestRestoreIsInterrupted(t *testing.T) {
 				writer := dial(t, ctx, c, "writer", client.Config{})
 				for i := range parts {
 					h := open(t, ctx, writer, fmt.Sprintf("/ls/local/f%d", i), 0)
-					if _, err := h.SetContents(ctx, bytes.Repeat([]byte("b"), 120<<10)); err != nil {
-						t.Fatal(err)
-					}
+					must(h.SetContents(ctx, bytes.Repeat([]byte("b"), 120<<10)))(t)
 				}
 				b := takeBackup(t, ctx, writer)
-				if _, err := open(t, ctx, writer, "/ls/local/f0", 0).SetContents(ctx, []byte("now")); err != nil {
-					t.Fatal(err)
-				}
+				must(open(t, ctx, writer, "/ls/local/f0", 0).SetContents(ctx, []byte("now")))(t)
 				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 				interrupted, interrupt := context.WithCancelCause(ctx)
 				done := 0
@@ -353,9 +297,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 				if text := contentsAt(t, ctx, reader, "/ls/local/f0"); text != want {
 					t.Errorf("after %d steps, fail-over %v: the contents are %.10q", steps, failOver, text)
 				}
-				if _, err := client.Restore(ctx, reader, sourceOf(b), nil); err != nil {
-					t.Error("another restore:", err)
-				}
+				report(t, errOf(client.Restore(ctx, reader, sourceOf(b), nil)), "another restore")
 			})
 		}
 	}
@@ -371,9 +313,7 @@ func TestRestoreWhoseLastAnswerIsLost(t *testing.T) {
 			return method == "/chubby.v1.Chubby/Restore" && answers.Add(1) > last.Load()
 		})})
 		source := sourceOf(takeBackup(t, ctx, operator))
-		if _, err := operator.Put(ctx, "/ls/local/later", nil); err != nil {
-			t.Fatal(err)
-		}
+		must(operator.Put(ctx, "/ls/local/later", nil))(t)
 		parts := source.Parts
 		source.Parts = func(yield func([]byte, error) bool) {
 			n := int64(0)
@@ -382,9 +322,7 @@ func TestRestoreWhoseLastAnswerIsLost(t *testing.T) {
 		}
 		some, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if _, err := client.Restore(some, operator, source, nil); !errors.Is(err, api.Uncertain) {
-			t.Error("it is restored, and the answer is lost:", err)
-		}
+		fails(t, errOf(client.Restore(some, operator, source, nil)), api.Uncertain, "it is restored, and the answer is lost")
 		last.Store(math.MaxInt64)
 		other := dial(t, ctx, c, "other", client.Config{NoCache: true})
 		status, err := other.Cell().Status(ctx)

@@ -17,30 +17,23 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// FuzzRPC sends every message that can be decoded to every call of a running
-// replica, with a valid or invalid session and handle. The replica must answer
-// each call, without an internal error and without a crash.
+// FuzzRPC sends every message that can be decoded to every call of a running replica, with a valid or invalid session
+// and handle. The replica must answer each call, without an internal error and without a crash.
 func FuzzRPC(f *testing.F) {
 	seeds.Add(f)
 	c := celltest.Start(f, 1)
 	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		f.Fatal(err)
-	}
+	noErr(f, err)
 	f.Cleanup(func() { conn.Close() })
 	chubby := pb.NewChubbyClient(conn)
 	s, err := chubby.CreateSession(f.Context(), &pb.CreateSessionRequest{Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	noErr(f, err)
 	caller := &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 	o, err := chubby.Open(f.Context(), &pb.OpenRequest{
 		Caller: caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/f", Read: true, Write: true,
 		ChangeAcl: true, Create: pb.Create_CREATE_MAY,
 	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	noErr(f, err)
 	methods := calls()
 	for i := range methods {
 		f.Add(byte(i), []byte{}, true, uint64(i))

@@ -205,10 +205,7 @@ func TestEveryFieldOfATxnIsAskedFor(t *testing.T) {
 				if _, err := w.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}); err != nil {
 					t.Fatal(err)
 				}
-				held, err := w.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: caller, Handle: handle})
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := must(w.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: caller, Handle: handle}))(t)
 				sequencer = held.GetSequencer()
 			}
 			w.mutation()
@@ -224,8 +221,7 @@ func TestEveryFieldOfATxnIsAskedFor(t *testing.T) {
 	})
 }
 
-// sendChanged sends a request, and the same again with another value of a field. It returns
-// the second answer.
+// sendChanged sends a request, and the same again with another value of a field. It returns the second answer.
 func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto.Message, field protoreflect.FieldDescriptor) error {
 	caller := w.session("stranger")
 	handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
@@ -276,15 +272,13 @@ func change(m protoreflect.Message, field protoreflect.FieldDescriptor) {
 	}
 }
 
-// The principal "stranger" has only one right, without which it could have no handle: to change the
-// ACL of handleFile.
+// The principal "stranger" has only one right, without which it could have no handle: to change the ACL of handleFile.
 const (
 	closedFile = "/ls/local/closed"
 	handleFile = "/ls/local/f"
 )
 
-// rights is a cell in which only the principal "operator" has rights, and a connection to
-// its master.
+// rights is a cell in which only the principal "operator" has rights, and a connection to its master.
 type rights struct {
 	t      *testing.T
 	conn   *grpc.ClientConn
@@ -297,9 +291,7 @@ func startRights(t *testing.T) *rights {
 	t.Helper()
 	c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.InsecurePrincipals = true })
 	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	w := &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
 	w.prepare()
@@ -311,10 +303,7 @@ func (w *rights) prepare() {
 	t := w.t
 	t.Helper()
 	operator := w.session("operator")
-	sessions, err := w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sessions := must(w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{}))(t)
 	w.other = sessions.GetSessions()[0].GetParty().GetSession()
 	w.open(operator, &pb.OpenRequest{Path: closedFile, Write: true, Create: pb.Create_CREATE_MAY})
 	w.open(operator, &pb.OpenRequest{Path: handleFile, Write: true, Create: pb.Create_CREATE_MAY})
@@ -323,12 +312,9 @@ func (w *rights) prepare() {
 	}
 	for path, change := range map[string]string{handleFile: "stranger", closedFile: "operator", "/ls/local": "operator"} {
 		handle := w.open(operator, &pb.OpenRequest{Path: path, ChangeAcl: true})
-		_, err := w.chubby.SetACL(t.Context(), &pb.SetACLRequest{
+		must(w.chubby.SetACL(t.Context(), &pb.SetACLRequest{
 			Caller: operator, Mutation: w.mutation(), Handle: handle, Acl: &pb.ACL{Read: "operator", Write: "operator", Change: change},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 }
 
@@ -336,9 +322,7 @@ func (w *rights) prepare() {
 func (w *rights) session(principal string) *pb.Caller {
 	w.t.Helper()
 	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: fmt.Appendf(nil, "%16d", w.mutation().GetNumber()), LeaseNs: int64(api.MaxLease), As: principal})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
 }
 
@@ -346,10 +330,7 @@ func (w *rights) session(principal string) *pb.Caller {
 func (w *rights) open(caller *pb.Caller, q *pb.OpenRequest) []byte {
 	w.t.Helper()
 	q.Caller, q.Mutation = caller, w.mutation()
-	reply, err := w.chubby.Open(w.t.Context(), q)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	reply := must(w.chubby.Open(w.t.Context(), q))(w.t)
 	return reply.GetHandle()
 }
 
@@ -370,8 +351,7 @@ func (w *rights) invoke(method protoreflect.MethodDescriptor, request proto.Mess
 	return invoke(ctx, w.conn, method, request)
 }
 
-// filled returns the request with those of the arguments for which it has a
-// field.
+// filled returns the request with those of the arguments for which it has a field.
 func (w *rights) filled(request proto.Message, caller *pb.Caller, handle []byte, mutation *pb.Mutation) proto.Message {
 	request = proto.Clone(request)
 	m := request.ProtoReflect()

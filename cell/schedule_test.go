@@ -1,6 +1,7 @@
 package cell_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +10,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/backup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // shelf is a directory of backups. Its files appear whole, as those of internal/backupstore.
@@ -59,30 +65,23 @@ func (s *shelf) Remove(_ context.Context, name string) error {
 	return os.Remove(filepath.Join(s.dir, name))
 }
 
-// A master takes backups by the time of the last one, whoever was the master then, keeps the newest ones, and touches nothing
+// A master takes backups by the time of the last one, under any master, keeps the newest ones, and touches nothing
 // else. While the place is gone, it tries again.
 func TestScheduledBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	place := &shelf{dir: dir}
 	others := strings.Split("local-copy.backup, local-b-20000101T000000Z-00112233.backup, local-20000101T000000Z.backup, notes", ", ")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(dir, 0o700))
 	add := func(names ...string) {
 		for _, name := range names {
-			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		}
 	}
 	add(others...)
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		write(t, ctx, c, "contents")
 		taken := func() (names []string) {
-			all, err := place.List(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			all := must(place.List(ctx))(t)
 			for _, name := range all {
 				if !slices.Contains(others, name) {
 					names = append(names, name)
@@ -126,31 +125,21 @@ func TestScheduledBackups(t *testing.T) {
 		}
 		for _, name := range taken() {
 			f, err := os.Open(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			b, err := backup.Read(f)
-			if err != nil || b.Cell != "local" || b.Nodes < 2 {
-				t.Errorf("%s: %v, %+v", name, err, b)
-			}
+			failIf(t, err != nil || b.Cell != "local" || b.Nodes < 2, "%s: %v, %+v", name, err, b)
 			_ = f.Close()
 		}
 
-		if err := os.Rename(dir, dir+".away"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Rename(dir, dir+".away"))
 		time.Sleep(5*time.Minute + 10*time.Second)
 		if n := place.failed.Load(); n != 2 { // one minute and three after the first, which had not to look any more
 			t.Errorf("it was looked %d times whether the place is back", n)
 		}
-		if err := os.Rename(dir+".away", dir); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Rename(dir+".away", dir))
 		time.Sleep(4 * time.Minute) // it tries again
 		is("the place is back", 3)
-		if n := len(all); n != 6 {
-			t.Errorf("%d backups were taken: %q", n, all)
-		}
+		failIf(t, len(all) != 6, "%d backups were taken: %q", len(all), all)
 	}, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 2 * time.Minute, Keep: 3} // besides those of the far future
 	})
@@ -171,9 +160,7 @@ func TestBackupAfterARestore(t *testing.T) {
 		time.Sleep(time.Minute)
 		b := takeBackup(t, ctx, operator)
 		is("before", 1)
-		if _, err := client.Restore(ctx, operator, sourceOf(b), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(client.Restore(ctx, operator, sourceOf(b), nil))(t)
 		time.Sleep(10 * time.Second)
 		is("after a restore", 2)
 		c.Restart(c.FailOver())
@@ -216,9 +203,7 @@ func TestUnfinishedBackupsAreRemoved(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		time.Sleep(10 * time.Second)
 		names, err := place.List(ctx)
-		if err != nil || len(names) != 1 {
-			t.Fatalf("%q, %v", names, err)
-		}
+		stopIf(t, err != nil || len(names) != 1, "%q, %v", names, err)
 		end := names[0][len("local-20000101T000000Z"):] // with the id of the cell
 		left := ".local-19991231T215900Z" + end + ".123"
 		stays := []string{
@@ -235,9 +220,7 @@ func TestUnfinishedBackupsAreRemoved(t *testing.T) {
 		}
 		add := func(names ...string) {
 			for _, name := range names {
-				if err := os.WriteFile(filepath.Join(place.dir, name), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, os.WriteFile(filepath.Join(place.dir, name), nil, 0o600))
 			}
 		}
 		add(append(stays[1:], left)...)
@@ -266,14 +249,114 @@ func TestBackupWhoseAnswerIsLost(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		time.Sleep(30 * time.Second)
 		failures := c.Replica(c.Master()).BackupFailures
-		if n := failures(); n != 1 {
-			t.Errorf("%d failures", n)
-		}
+		equal(t, failures(), 1, "%d failures")
 		time.Sleep(2 * time.Minute)
 		if names, err := place.List(ctx); failures() != 0 || len(names) != 1 || err != nil {
 			t.Errorf("after it was looked for, there are %d failures, and %q, %v", failures(), names, err)
 		}
 	}, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 1}
+	})
+}
+
+// slowly has somebody read a backup who does something before each part.
+type slowly struct {
+	bytes.Buffer
+	before func()
+}
+
+func (s *slowly) Write(p []byte) (int, error) {
+	s.before()
+	return s.Buffer.Write(p)
+}
+
+// A backup is the cell at the moment of its beginning, whatever changes while it is taken.
+func TestBackupIsOfOneMoment(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "saver", client.Config{})
+		const files = 40
+		contents := bytes.Repeat([]byte("x"), 32<<10) // ten parts
+		var handles []*client.Handle
+		for i := range files {
+			h := open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0)
+			must(h.SetContents(ctx, contents))(t)
+			handles = append(handles, h)
+		}
+		acquire(t, ctx, handles[7])
+		i := 0
+		out := slowly{before: func() { // every part comes after a change
+			report(t, errOf(handles[i%files].SetContents(ctx, []byte("later"))))
+			i++
+		}}
+		noErr(t, cl.Cell().Backup(ctx, &out))
+		b := must(backup.Read(&out.Buffer))(t)
+		if i < 5 || b.Cell != "local" || b.Sessions != 1 || b.Locks != 1 || b.Contents < files*32<<10 {
+			t.Errorf("%d parts: %+v", i, b.About)
+		}
+		for i := range files {
+			node, ok := b.State.Tree.Get(api.Name(fmt.Sprintf("/f%02d", i)))
+			if !ok || !bytes.Equal(node.Contents, contents) || (len(node.Holders) == 1) != (i == 7) {
+				t.Errorf("f%02d is another in the backup", i)
+			}
+		}
+	})
+}
+
+// A backup of which an answer is lost goes on; one of an earlier master, or that nobody asks for, does not.
+func TestBackupParts(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "saver", client.Config{})
+		for i := range 20 {
+			must(open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0).SetContents(ctx, bytes.Repeat([]byte("x"), 32<<10)))(t)
+		}
+		conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		noErr(t, err)
+		defer conn.Close()
+		chubby := pb.NewChubbyClient(conn)
+		read := func(id, part uint64) (*pb.BackupReply, error) {
+			reply, err := chubby.Backup(ctx, &pb.BackupRequest{Cell: "local", Backup: id, Part: part})
+			return reply, pb.Error(err)
+		}
+		const id = 7
+		first, err := read(id, 1)
+		if err != nil || first.GetLast() {
+			t.Fatal(first.GetLast(), err)
+		}
+		if again, err := read(id, 1); err != nil || !bytes.Equal(again.GetData(), first.GetData()) {
+			t.Error("the first part again:", err)
+		}
+		second, err := read(id, 2)
+		noErr(t, err)
+		if again, err := read(id, 2); err != nil || !bytes.Equal(again.GetData(), second.GetData()) {
+			t.Error("the last part again:", err)
+		}
+		for name, part := range map[string]uint64{"an earlier part": 1, "a later one": 4, "none": 0} {
+			fails(t, errOf(read(id, part)), api.InvalidArgument, name)
+		}
+		report(t, errOf(read(8, 1)), "a second backup")
+		fails(t, errOf(read(9, 1)), api.Unavailable, "a third one")
+		time.Sleep(31 * time.Second)
+		fails(t, errOf(read(id, 3)), api.NotFound, "nobody has asked for it for long")
+		var all sync.WaitGroup
+		for n := range uint64(8) { // at once: each is answered, or refused
+			all.Go(func() { _, _ = read(10+n/4, 1+n%2) })
+		}
+		all.Wait()
+	})
+}
+
+// The master changes while a backup is taken: the backup fails, and does not go on with another state.
+func TestBackupOverAFailOver(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "saver", client.Config{})
+		for i := range 20 {
+			must(open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0).SetContents(ctx, bytes.Repeat([]byte("x"), 32<<10)))(t)
+		}
+		once := sync.OnceFunc(func() {
+			c.FailOver()
+			report(t, dial(t, ctx, c, "another", client.Config{}).Cell().Backup(ctx, &bytes.Buffer{}), "another one, meanwhile")
+		})
+		fails(t, cl.Cell().Backup(ctx, &slowly{before: once}), api.NotFound)
+		report(t, cl.Cell().Backup(ctx, &bytes.Buffer{}), "once more")
 	})
 }

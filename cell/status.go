@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/wire"
@@ -31,7 +32,7 @@ func (s served) Counts() map[string]uint64 {
 	return counts
 }
 
-func (s served) Takeovers() []wire.Takeover { return s.r.metrics.takeovers.list() }
+func (s served) Takeovers() []api.Takeover { return s.r.metrics.master.takeovers.list() }
 
 func (s served) Location() wire.Location {
 	h := s.r.Health()
@@ -55,42 +56,48 @@ func (s served) Location() wire.Location {
 
 // Status implements wire.Replica. Its cost is independent of the cell's size: the hash is the running one that
 // replicas compare, of the same moment as the applied index.
-func (s served) Status() wire.Status {
+func (s served) Status() api.Status {
 	r, state := s.r, s.r.fsm.State()
 	health := r.Health()
-	status := wire.Status{
-		CellID:    state.CellID,
-		Master:    health.Master,
-		Epoch:     health.Epoch,
-		Role:      health.Role,
-		Client:    r.clientAddress(r.cfg.ID),
-		Term:      r.raft.CurrentTerm(),
-		Last:      r.raft.LastIndex(),
-		Applied:   state.Applied,
-		Healthy:   health.Ready,
-		Version:   Version(),
-		DiskFree:  disk.Free(r.cfg.Data),
-		StateHash: fmt.Sprintf("%016x", state.History),
-		LogStore:  string(r.cfg.LogStore),
-		Level:     state.Level,
-		MaxLevel:  r.cfg.supports,
-		Restored:  state.Restored,
+	status := api.Status{
+		Cell:   r.cfg.Cell,
+		CellID: state.CellID,
+		Master: health.Master,
+		Epoch:  api.Epoch(health.Epoch),
+		Level:  state.Level,
+		Replicas: []api.ReplicaStatus{{
+			ID:        r.cfg.ID,
+			Role:      health.Role,
+			Client:    r.clientAddress(r.cfg.ID),
+			Term:      r.raft.CurrentTerm(),
+			Last:      r.raft.LastIndex(),
+			Applied:   state.Applied,
+			Healthy:   health.Ready,
+			Version:   Version(),
+			DiskFree:  disk.Free(r.cfg.Data),
+			StateHash: fmt.Sprintf("%016x", state.History),
+			LogStore:  string(r.cfg.LogStore),
+			MaxLevel:  r.cfg.supports,
+		}},
+	}
+	if of := state.Restored; of != nil {
+		status.Restored = &api.Restoration{AtUnix: of.AtUnix, Counter: of.Counter, Index: of.Source.Index, TakenUnix: of.Source.TakenUnix, Recovered: of.Source.Recovered}
 	}
 	if o := r.outages.now.Load(); o != nil {
-		status.Acts = []wire.Act{{Kind: "outage", Replica: r.cfg.ID, Principal: o.Principal, SinceUnix: o.unix}}
+		status.Acts = []api.Act{{Kind: "outage", Replica: r.cfg.ID, Principal: o.Principal, SinceUnix: o.unix}}
 	}
 	if r.master.Load() != nil {
 		counts := state.Tree.Counts()
-		status.Sessions, status.Nodes, status.Locks = state.Sessions.Len(), counts.Nodes, counts.Locks
+		status.Sessions, status.Nodes, status.Locks = uint64(state.Sessions.Len()), uint64(counts.Nodes), uint64(counts.Locks)
 		status.Acts = r.actsUnderWay(state)
 	}
 	return status
 }
 
 // actsUnderWay returns the acts of several steps in progress, each of which blocks others.
-func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []wire.Act) {
+func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []api.Act) {
 	if by, sealed := state.Restoring(); by != 0 {
-		act := wire.Act{Kind: "restore", Session: by, SinceUnix: state.RestoringSince(), Sealed: sealed}
+		act := api.Act{Kind: "restore", Session: by, SinceUnix: state.RestoringSince(), Sealed: sealed}
 		if one, ok := state.Sessions.Get(by); ok {
 			act.Principal = one.Principal
 		}
@@ -100,7 +107,7 @@ func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []wire.Act) {
 		acts = append(acts, act)
 	}
 	if one, busy := state.Roster.Unsettled(); busy {
-		act := wire.Act{Kind: one.Phase.String(), Replica: one.ID, Principal: state.Roster.Author, SinceUnix: state.Roster.SinceUnix}
+		act := api.Act{Kind: one.Phase.String(), Replica: one.ID, Principal: state.Roster.Author, SinceUnix: state.Roster.SinceUnix}
 		if stuck := r.stuck.Load(); stuck != nil && stuck.id == one.ID {
 			act.Waits = stuck.why
 		}
@@ -109,15 +116,15 @@ func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []wire.Act) {
 	return acts
 }
 
-func (s served) Members() ([]wire.Member, error) {
+func (s served) Members() ([]api.Member, error) {
 	roster := s.r.fsm.State().Roster // before the configuration: otherwise a newcomer might be in neither
 	future := s.r.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return nil, err
 	}
-	var list []wire.Member
+	var list []api.Member
 	for _, server := range future.Configuration().Servers {
-		one := wire.Member{
+		one := api.Member{
 			ID:     string(server.ID),
 			Raft:   string(server.Address),
 			Client: s.r.clientAddress(string(server.ID)),
@@ -137,11 +144,11 @@ func (s served) Members() ([]wire.Member, error) {
 		list = append(list, one)
 	}
 	waiting := roster.Spares()
-	if m, busy := roster.Unsettled(); busy && !slices.ContainsFunc(list, func(one wire.Member) bool { return one.ID == m.ID }) {
+	if m, busy := roster.Unsettled(); busy && !slices.ContainsFunc(list, func(one api.Member) bool { return one.ID == m.ID }) {
 		waiting = append(waiting, m)
 	}
 	for _, m := range waiting {
-		list = append(list, wire.Member{ID: m.ID, Raft: m.Raft, Client: m.Client, HTTP: m.HTTP, Phase: m.Phase.String()})
+		list = append(list, api.Member{ID: m.ID, Raft: m.Raft, Client: m.Client, HTTP: m.HTTP, Phase: m.Phase.String()})
 	}
 	if stuck := s.r.stuck.Load(); stuck != nil {
 		for i := range list {
@@ -180,4 +187,51 @@ func Version() string {
 		return info.Main.Version
 	}
 	return "devel"
+}
+
+// leads reports whether this replica led Raft during the call, and in which term.
+func (r *Replica) leads() (term uint64, leads bool) {
+	term = r.raft.CurrentTerm()
+	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
+}
+
+// notMaster returns the error of a replica that is not the master, with the believed master.
+func (r *Replica) notMaster() error {
+	address, id := r.raft.LeaderWithID()
+	if id == "" || string(id) == r.cfg.ID {
+		if o := r.outages.now.Load(); o != nil {
+			return r.outageError(o)
+		}
+		return api.Errorf(api.Unavailable, "replica %s knows of no master that serves; an election takes about a second: try again", r.cfg.ID)
+	}
+	master := r.clientAddress(string(id))
+	return &api.Error{
+		Code: api.NotMaster, Master: master,
+		Message: fmt.Sprintf("replica %s is not the master; it believes %s is, at %s (raft %s)", r.cfg.ID, id, master, address),
+	}
+}
+
+// masterAddress returns where clients reach the believed master; "" if none is known.
+func (r *Replica) masterAddress() string {
+	_, id := r.raft.LeaderWithID()
+	return r.clientAddress(string(id))
+}
+
+// clientAddress returns where clients reach a replica, as it reported or as configured.
+func (r *Replica) clientAddress(id string) string {
+	if id == r.cfg.ID {
+		return r.advertised()
+	}
+	if address := r.port.ClientAddress(id); address != "" {
+		return address
+	}
+	for _, m := range r.cfg.Members {
+		if m.ID == id {
+			return m.Client
+		}
+	}
+	if m, ok := r.fsm.State().Roster.Find(id); ok {
+		return m.Client
+	}
+	return ""
 }

@@ -82,9 +82,6 @@ func (r *Replica) leave() {
 	if r.raft != nil && r.left == nil {
 		r.left = r.raft.Shutdown()
 	}
-	if guests := r.guests.Load(); guests != nil {
-		_ = guests.Close() // never fails; the transport waits for those that bring guests
-	}
 	if r.transport != nil {
 		if err := r.transport.Close(); err != nil {
 			r.log.Warn("close raft's transport", "error", err)

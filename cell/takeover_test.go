@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,11 +17,12 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/raft"
 )
 
-// startCell starts a cell of n replicas, r1 to rn, on a network in memory, and
-// returns them when it has a master. Each edit may change the configuration of
-// every replica. Use it in a synctest bubble.
+// startCell starts a cell of n replicas, r1 to rn, on a network in memory, and returns them when it has a master. Each
+// edit may change the configuration of every replica. Use it in a synctest bubble.
 func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica {
 	t.Helper()
 	network, members, replicas := memnet.New(), []Member(nil), map[string]*Replica{}
@@ -76,17 +78,15 @@ func masterOf(replicas map[string]*Replica) string {
 	return ""
 }
 
-// refuseChanges makes a replica's Raft refuse every change while it leads, or
-// ends that. It sets a field that Raft itself sometimes leaves set after a
-// leadership transfer.
+// refuseChanges makes a replica's Raft refuse every change while it leads, or ends that. It sets a field that Raft
+// itself sometimes leaves set after a leadership transfer.
 func refuseChanges(r *Replica, on int32) {
 	flag := reflect.ValueOf(r.raft).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
 	atomic.StoreInt32((*int32)(unsafe.Pointer(flag.UnsafeAddr())), on)
 }
 
-// A replica that is elected and cannot begin its epoch tries again; no replica
-// reports it as the master meanwhile. If it still cannot after two election
-// timeouts, it stops, and another is elected.
+// A replica that is elected and cannot begin its epoch tries again; no replica reports it as the master meanwhile. If
+// it still cannot after two election timeouts, it stops, and another is elected.
 func TestElectedAndUnableToTakeOver(t *testing.T) {
 	for _, passes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("passes=%v", passes), func(t *testing.T) {
@@ -95,9 +95,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 				from := masterOf(replicas)
 				to := map[string]string{"r1": "r2", "r2": "r3", "r3": "r1"}[from]
 				refuseChanges(replicas[to], 1)
-				if err := replicas[from].Transfer(t.Context(), to); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, replicas[from].Transfer(t.Context(), to))
 				testbed.Await(t, to+" leading", func() bool { _, leads := replicas[to].leads(); return leads })
 				testbed.Pass(DefaultElectionTimeout)
 				for id, r := range replicas {
@@ -128,8 +126,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 	}
 }
 
-// There is one hand-over at a time: a second is refused until the first has
-// ended.
+// There is one hand-over at a time: a second is refused until the first has ended.
 func TestOneHandOverAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)
@@ -139,9 +136,7 @@ func TestOneHandOverAtATime(t *testing.T) {
 			t.Errorf("a second hand-over: %v", err)
 		}
 		<-r.handing
-		if err := r.Transfer(t.Context(), ""); err != nil {
-			t.Errorf("after the first: %v", err)
-		}
+		report(t, r.Transfer(t.Context(), ""), "after the first")
 	})
 }
 
@@ -159,14 +154,11 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 		if now := r.master.Load(); now != m || m.Context().Err() != nil {
 			t.Errorf("old news made an end of epoch %d, which goes on in Raft", m.Epoch())
 		}
-		if r.Err() != nil {
-			t.Error(r.Err())
-		}
+		report(t, r.Err())
 	})
 }
 
-// A replica refuses to start with an election timeout with which a master that
-// is cut off could outlive a lease.
+// A replica refuses to start with an election timeout with which a master that is cut off could outlive a lease.
 func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
 	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}}
 	for timeout, ok := range map[time.Duration]bool{
@@ -179,5 +171,93 @@ func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
 	}
 	if MaxElectionTimeout >= api.MinLease {
 		t.Errorf("%v is not below the shortest lease, %v", MaxElectionTimeout, api.MinLease)
+	}
+}
+
+// A replica remembers its last take-overs, the latest first; of that alone something may go on, until the master is deposed.
+func TestTakeoversAreRemembered(t *testing.T) {
+	now := session.Instant(time.Hour)
+	times := newTakeoverTimes(meter{}, func() session.Instant { return now }, func() int64 { return 1_000_000 })
+	pass := func(d time.Duration) { now = now.Add(d) }
+	take := func(epoch api.Epoch, sessions int, vacant time.Duration) {
+		elected := now
+		pass(10 * time.Millisecond)
+		times.began(epoch, sessions, vacant, elected)
+		pass(time.Millisecond)
+		times.nowServes()
+	}
+	phases := func(i int) (names []string) {
+		for _, p := range times.list()[i].Phases {
+			name := p.Name
+			if p.Unfinished {
+				name += " goes on"
+			}
+			names = append(names, name)
+		}
+		return names
+	}
+	expect := func(i int, want ...string) {
+		t.Helper()
+		if got := phases(i); !slices.Equal(got, want) {
+			t.Errorf("the phases of take-over %d from the end are %q, want %q", i, got, want)
+		}
+	}
+	take(1, 0, -1)
+	times.leaseExtended(0) // of a session that came later
+	times.granted()
+	expect(0, phaseLog, phaseLeases)
+	times.ended()
+	for epoch := range api.Epoch(12) {
+		take(10+epoch, 2, time.Second)
+		expect(0, phaseElection, phaseLog, phaseLeases, phaseFirst+" goes on", phaseSessions+" goes on")
+		pass(time.Second)
+		times.leaseExtended(1)
+		expect(0, phaseElection, phaseLog, phaseLeases, phaseFirst, phaseSessions+" goes on")
+		times.ended()
+	}
+	take(99, 1, 0)
+	pass(5 * time.Second)
+	times.leaseExtended(0)
+	pass(maxGrantWait)
+	times.granted()
+	list := times.list()
+	if len(list) != maxTakeovers || list[0].Epoch != 99 || list[1].Epoch != 21 || list[0].Sessions != 1 || list[0].ElectedUnix != 1_000_000 {
+		t.Errorf("remembered are %+v", list)
+	}
+	expect(0, phaseElection, phaseLog, phaseLeases, phaseFirst, phaseSessions)
+	expect(1, phaseElection, phaseLog, phaseLeases, phaseFirst)
+	if last := list[0].Phases[4]; last.Begin != 11*time.Millisecond || last.End != 11*time.Millisecond+5*time.Second {
+		t.Errorf("the sessions were back from %v to %v", last.Begin, last.End)
+	}
+	take(100, 1, 0)
+	pass(20 * time.Second)
+	times.sessionsLeft(0) // the only one has ended: nobody is waited for any more
+	expect(0, phaseElection, phaseLog, phaseLeases, phaseSessions)
+	pass(time.Hour)
+	times.leaseExtended(0) // of a client that is new
+	expect(0, phaseElection, phaseLog, phaseLeases, phaseSessions)
+	if first := list[1].Phases[0]; first.Begin != -time.Second || first.End != 0 {
+		t.Errorf("the election was from %v to %v", first.Begin, first.End)
+	}
+}
+
+// Who succeeds a dead master has the longest log, and none shorter than that of who asks.
+func TestLongestLogSucceeds(t *testing.T) {
+	end := func(id string, last uint64) logEnd { return logEnd{of: raft.Server{ID: raft.ServerID(id)}, last: last} }
+	for _, c := range []struct {
+		name string
+		own  uint64
+		ends []logEnd
+		want string // empty: nobody
+	}{
+		{"equal", 7, []logEnd{end("a", 7)}, "a"},
+		{"longer first", 7, []logEnd{end("a", 9), end("b", 8)}, "a"},
+		{"longer last", 7, []logEnd{end("a", 7), end("b", 8)}, "b"},
+		{"all shorter", 7, []logEnd{end("a", 6), end("b", 0)}, ""},
+		{"nobody answers", 0, nil, ""},
+	} {
+		if got, ok := longest(c.own, c.ends); string(got.ID) != c.want || ok != (c.want != "") {
+			t.Errorf("%s: %q, %v, want %q", c.name, got.ID, ok, c.want)
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/session"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -28,7 +27,7 @@ type takeoverTimes struct {
 }
 
 type takeover struct {
-	record wire.Takeover // its finished phases; times count from elected
+	record api.Takeover // its finished phases; times count from elected
 
 	elected, applied, served session.Instant
 }
@@ -59,16 +58,13 @@ const (
 // have returned, or their sessions have ended.
 const maxGrantWait = api.MaxLease
 
-func newTakeoverTimes(clock session.Clock, wall func() int64) *takeoverTimes {
+func newTakeoverTimes(m meter, clock session.Clock, wall func() int64) *takeoverTimes {
 	t := &takeoverTimes{
 		clock: clock,
 		wall:  wall,
-		whole: histogram("takeover_seconds", "Time from this replica's election until it served as master.", 0.001),
-		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "chubby", Name: "takeover_phase_seconds",
-			Help:    "Time of the phases of a take-over. election: from the last message of the master before until this replica was elected; log: from then until everything in the log was applied, and the epoch was in it, which proves the election; leases: until every session had its lease anew. Then it serves, and beside each other begin first_lease: until the first lease was extended, if one was before all of these sessions had ended; sessions: until the clients of all sessions had returned, or their sessions had ended; caches: until all clients had dropped what they had cached, or their cache leases were over, for which changes wait; and first_grant: until the first lock was granted, if that was within a minute. These are there only if sessions, or clients with caches, outlived the master before, and election if there was one.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
-		}, []string{"phase"}),
+		whole: m.histogram("takeover_seconds", "Time from this replica's election until it served as master.", 0.001),
+		parts: m.histograms("takeover_phase_seconds", "Time of the phases of a take-over. election: from the last message of the master before until this replica was elected; log: from then until everything in the log was applied, and the epoch was in it, which proves the election; leases: until every session had its lease anew. Then it serves, and beside each other begin first_lease: until the first lease was extended, if one was before all of these sessions had ended; sessions: until the clients of all sessions had returned, or their sessions had ended; caches: until all clients had dropped what they had cached, or their cache leases were over, for which changes wait; and first_grant: until the first lock was granted, if that was within a minute. These are there only if sessions, or clients with caches, outlived the master before, and election if there was one.",
+			prometheus.ExponentialBuckets(0.001, 4, 10), "phase"),
 	}
 	for _, phase := range []string{phaseElection, phaseLog, phaseLeases, phaseFirst, phaseSessions, phaseCaches, phaseGrant} {
 		t.parts.WithLabelValues(phase) // creates it before it has a value
@@ -85,7 +81,7 @@ func (t *takeoverTimes) began(epoch api.Epoch, sessions int, vacant time.Duratio
 		t.last = slices.Delete(t.last, 0, 1)
 	}
 	t.last = append(t.last, takeover{
-		record:  wire.Takeover{Epoch: epoch, ElectedUnix: t.wall() - int64(now.Sub(elected).Seconds()), Sessions: sessions},
+		record:  api.Takeover{Epoch: epoch, ElectedUnix: t.wall() - int64(now.Sub(elected).Seconds()), Sessions: sessions},
 		elected: elected, applied: now,
 	})
 	t.mu.Unlock()
@@ -118,7 +114,7 @@ func (t *takeoverTimes) observe(phase string, from, to session.Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := &t.last[len(t.last)-1]
-	last.record.Phases = append(last.record.Phases, wire.TakeoverPhase{Name: phase, Begin: from.Sub(last.elected), End: to.Sub(last.elected)})
+	last.record.Phases = append(last.record.Phases, api.TakeoverPhase{Name: phase, Begin: from.Sub(last.elected), End: to.Sub(last.elected)})
 }
 
 func (t *takeoverTimes) ended() { t.awaited.Store(0) }
@@ -166,16 +162,16 @@ func (t *takeoverTimes) lastServed() session.Instant {
 }
 
 // list returns the last take-overs, the latest first, with its pending phases.
-func (t *takeoverTimes) list() []wire.Takeover {
+func (t *takeoverTimes) list() []api.Takeover {
 	now, awaited := t.clock(), t.awaited.Load()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var list []wire.Takeover
+	var list []api.Takeover
 	for i, one := range slices.Backward(t.last) {
 		record := one.record
 		record.Phases = slices.Clone(record.Phases)
 		goesOn := func(phase string) {
-			record.Phases = append(record.Phases, wire.TakeoverPhase{Name: phase, Begin: one.served.Sub(one.elected), End: now.Sub(one.elected), Unfinished: true})
+			record.Phases = append(record.Phases, api.TakeoverPhase{Name: phase, Begin: one.served.Sub(one.elected), End: now.Sub(one.elected), Unfinished: true})
 		}
 		if i == len(t.last)-1 && awaited&awaitsFirst != 0 {
 			goesOn(phaseFirst)
@@ -183,7 +179,7 @@ func (t *takeoverTimes) list() []wire.Takeover {
 		if i == len(t.last)-1 && awaited&awaitsSessions != 0 {
 			goesOn(phaseSessions)
 		}
-		slices.SortStableFunc(record.Phases, func(a, b wire.TakeoverPhase) int {
+		slices.SortStableFunc(record.Phases, func(a, b api.TakeoverPhase) int {
 			return cmp.Compare(a.End, b.End)
 		})
 		list = append(list, record)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -43,9 +42,7 @@ func newAuthority(t testing.TB) authority {
 
 func (a authority) check(err error) {
 	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	noErr(a.t, err)
 }
 
 // put writes a certificate. The other side's certificates are signed by another authority, if that is not nil.
@@ -90,9 +87,7 @@ type tlsCell struct {
 // inTLSCell runs a test in a bubble, with a cell of three replicas with certificates.
 func inTLSCell(t *testing.T, test func(t *testing.T, ctx context.Context, c tlsCell), edits ...func(*cell.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-		defer cancel()
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := tlsCell{clients: newAuthority(t), replicas: newAuthority(t), crl: filepath.Join(t.TempDir(), "ca.crl")}
 		c.clients.revoke(c.crl)
 		c.Cell = celltest.Start(t, 3, append([]func(*cell.Config){func(cfg *cell.Config) {
@@ -116,13 +111,11 @@ func TestTLS(t *testing.T) {
 			t.Errorf("the sessions are %+v, %v", sessions, err)
 		}
 		other := dial(t, ctx, c.Cell, "bob", client.Config{TLS: c.clients.client("bob")})
-		if _, err := open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
-			t.Errorf("the lock: %v", err)
-		}
+		fails(t, errOf(open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive)), api.LockHeld, "the lock")
 	})
 }
 
-// Whoever has no certificate that counts is refused, with a reason, and learns nothing else; also while other replicas are down.
+// The cell refuses callers without a valid certificate, with a reason, and tells them nothing else; also while other replicas are down.
 func TestTLSRefusesStrangers(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		other := newAuthority(t)
@@ -193,9 +186,7 @@ func TestTLSCutsOff(t *testing.T) {
 				time.Sleep(6 * time.Second)
 				limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 				defer cancel()
-				if _, err := h.SetContents(limit, []byte("x")); err == nil {
-					t.Error("it may write")
-				}
+				failIf(t, errOf(h.SetContents(limit, []byte("x"))) == nil, "it may write")
 			}, func(cfg *cell.Config) {
 				if name == "another authority" {
 					cfg.ClientTLS.CRL = "" // its lists are of the authority that goes
@@ -248,9 +239,7 @@ func TestTLSRotation(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			c.Restart(c.FailOver()) // connections are made anew
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	}, func(cfg *cell.Config) {
 		i := int(cfg.ID[1] - '1')
 		if serving[i] == (certs.Files{}) { // else it is started again
@@ -266,9 +255,7 @@ func TestTLSHalfAHandshake(t *testing.T) {
 		for name, first := range map[string][]byte{"nothing": nil, "a byte": {22}, "half a record": {22, 3, 1, 2, 0, 1}} {
 			conn, err := c.DialFrom("stranger")(ctx, c.Master()+":7421")
 			c.clients.check(err)
-			if _, err := conn.Write(first); err != nil {
-				t.Fatal(err)
-			}
+			must(conn.Write(first))(t)
 			began := time.Now()
 			_, _ = io.ReadAll(conn) // ends when the replica closes it
 			if took := time.Since(began); took > 6*time.Second {
@@ -294,9 +281,7 @@ func TestTLSCutsOffTheExpired(t *testing.T) {
 		if _, err := pb.NewCellClient(short).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err == nil {
 			t.Error("it is served after its certificate has expired")
 		}
-		if _, err := pb.NewCellClient(long).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err != nil {
-			t.Error("another is cut off, too:", err)
-		}
+		report(t, errOf(pb.NewCellClient(long).Locate(ctx, &pb.LocateRequest{Cell: "local"})), "another is cut off, too")
 	})
 }
 
@@ -305,9 +290,7 @@ func TestTLSBindsSessions(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		alice, again, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
 		session, err := pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 		for name, one := range map[string]struct {
 			over *frames.Link
@@ -363,16 +346,11 @@ func TestTLSOverGRPC(t *testing.T) {
 			return pb.NewChubbyClient(conn)
 		}
 		alice, bob := over(c.clients.client("alice")), over(c.clients.client("bob"))
-		session, err := alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := must(alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)}))(t)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 		if _, err := bob.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
 			t.Errorf("bob keeps alice's session alive: %v", err)
 		}
-		if _, err := alice.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller}); err != nil {
-			t.Errorf("alice keeps hers alive: %v", err)
-		}
+		report(t, errOf(alice.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller})), "alice keeps hers alive")
 	})
 }

@@ -8,17 +8,6 @@ import (
 	"github.com/chubbylock/chubby/internal/tokens"
 )
 
-func (cfg Config) checkTokens(fault func(string, ...any)) {
-	if cfg.Tokens == (TokenConfig{}) {
-		return
-	}
-	cfg.Tokens.Check(func(key, text string) { fault("%s: %s", key, text) })
-	//mutant: if false { //by TestTokensNeedTLS of ./cell
-	if cfg.ClientTLS == (TLSFiles{}) {
-		fault("token-keys: tokens need TLS: whoever reads one on the network could use it")
-	}
-}
-
 func (r *Replica) openTokens(ctx context.Context) error {
 	if r.cfg.Tokens == (TokenConfig{}) {
 		return nil

@@ -85,9 +85,7 @@ func TestTokens(t *testing.T) {
 		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
 		c.FailOver()
 		other := dial(t, ctx, c.Cell, "bob", client.Config{TLS: c.clients.client("bob")})
-		if _, err := open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
-			t.Errorf("the lock: %v", err)
-		}
+		fails(t, errOf(open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive)), api.LockHeld, "the lock")
 		sessions, err := other.Cell().Sessions(ctx)
 		var names []string
 		for _, s := range sessions {
@@ -96,9 +94,7 @@ func TestTokens(t *testing.T) {
 		if slices.Sort(names); err != nil || !slices.Equal(names, []string{"bob", "system:serviceaccount:shop:billing"}) {
 			t.Errorf("the sessions are of %q, %v", names, err)
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	})
 }
 
@@ -146,9 +142,7 @@ func TestTokensAreRenewed(t *testing.T) {
 		if err := lock.Context().Err(); err != nil {
 			t.Error("the lock is lost:", context.Cause(lock.Context()))
 		}
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		report(t, lock.Release(ctx))
 	})
 }
 
@@ -165,15 +159,11 @@ func TestTokensEnd(t *testing.T) {
 			inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
 				cl := dial(t, ctx, c.Cell, "alice", c.config(c.token("alice", time.Minute)))
 				h := open(t, ctx, cl, "/ls/local/file", 0)
-				if _, err := h.SetContents(ctx, []byte("x")); err != nil {
-					t.Fatal(err)
-				}
+				must(h.SetContents(ctx, []byte("x")))(t)
 				end(c)
 				limit, cancel := context.WithTimeout(ctx, 3*time.Second)
 				defer cancel()
-				if _, err := h.SetContents(limit, []byte("y")); err == nil {
-					t.Error("it may write")
-				}
+				failIf(t, errOf(h.SetContents(limit, []byte("y"))) == nil, "it may write")
 			})
 		})
 	}
@@ -266,9 +256,7 @@ func TestTokensNeverShown(t *testing.T) {
 		token, err := c.issuer.Issue("alice", tokenAudience, time.Hour)
 		c.clients.check(err)
 		time.Sleep(4 * time.Second)
-		if _, err := pb.NewCellClient(l).Authenticate(ctx, &pb.AuthenticateRequest{Token: token}); err != nil {
-			t.Fatal(err)
-		}
+		must(pb.NewCellClient(l).Authenticate(ctx, &pb.AuthenticateRequest{Token: token}))(t)
 		select {
 		case <-l.Left():
 			t.Error("it is closed, and names alice")

@@ -1,9 +1,18 @@
 package cell
 
 import (
+	"bytes"
 	"context"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -70,9 +79,7 @@ func TestTracesAreBounded(t *testing.T) {
 				begun++
 			}
 		}
-		if begun != maxTraced {
-			t.Errorf("%d calls are traced in a second, want %d", begun, maxTraced)
-		}
+		equal(t, begun, maxTraced, "%d calls are traced in a second")
 		*now = now.Add(time.Second)
 	}
 }
@@ -97,7 +104,7 @@ func TestEntryTimes(t *testing.T) {
 
 // A sample of a histogram names the trace of the call that it is of.
 func TestExemplars(t *testing.T) {
-	calls, locks := newCallTimes(), newLockTimes(nil)
+	calls, locks := newCallTimes(meter{}), newLockTimes(meter{}, nil)
 	calls.answered("/chubby.Chubby/Open", api.OK, time.Second, "one")
 	calls.answered("/chubby.Chubby/Open", api.OK, 2*time.Hour, "")
 	locks.waited("/a", time.Second, "two")
@@ -106,18 +113,14 @@ func TestExemplars(t *testing.T) {
 		"two": locks.of("/a").waits.(interface{ Write(*dto.Metric) error }),
 	} {
 		var m dto.Metric
-		if err := collect.Write(&m); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, collect.Write(&m))
 		var got []string
 		for _, b := range m.GetHistogram().GetBucket() {
 			if e := b.GetExemplar(); e != nil {
 				got = append(got, e.GetLabel()[0].GetName()+"="+e.GetLabel()[0].GetValue())
 			}
 		}
-		if len(got) != 1 || got[0] != "trace_id="+want {
-			t.Errorf("the exemplars are %v, want trace_id=%s", got, want)
-		}
+		failIf(t, len(got) != 1 || got[0] != "trace_id="+want, "the exemplars are %v, want trace_id=%s", got, want)
 	}
 }
 
@@ -161,5 +164,122 @@ func TestRatioOfTraces(t *testing.T) {
 		if begun < of.fewest || begun > of.mostOf1k {
 			t.Errorf("ratio %v, parent %q: %d of 1000 are traced", of.ratio, of.parent, begun)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/metrics.md as the http port has it now")
+
+// docs/metrics.md is generated from the metrics that a replica serves and from the comments of Health.
+func TestMetricsPage(t *testing.T) {
+	const file = "../docs/metrics.md"
+	var page []byte
+	synctest.Test(t, func(t *testing.T) {
+		for _, r := range startCell(t, 2) {
+			r.metrics.master.SessionEnded(api.ByClose, 1) // a metric with labels appears with its first value
+			r.metrics.calls.answered("/chubby.Chubby/Open", api.OK, 0, "")
+			page = metricsPage(t, r)
+		}
+	})
+	if *update {
+		noErr(t, os.WriteFile(file, page, 0o644))
+	}
+	if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, page) {
+		t.Errorf("docs/metrics.md is not what a replica serves (%v); run make generate", err)
+	}
+}
+
+func metricsPage(t *testing.T, r *Replica) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString(`<!-- Made of the program's own tables by make generate; do not edit. -->
+
+# The http port: health and metrics
+
+A replica serves these, and nothing else, with GET and HEAD at the http address of its member (` + "`members`" + ` in the [configuration](chubbyd.md#configuration)), if it
+has one. The port has no authentication and changes nothing; keep it on a private network or the loopback interface. Which metrics to watch, and what to do, is in
+[operations](operations.md#what-to-watch).
+
+| endpoint | |
+|---|---|
+`)
+	for _, e := range endpoints(r) {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", e.path, e.help)
+	}
+	b.WriteString("\n## Fields of /readyz\n\n| field | |\n|---|---|\n")
+	for _, f := range fieldsOfHealth(t) {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", f[0], f[1])
+	}
+	b.WriteString("\n## Metrics\n\nCounters begin at 0 when the process starts. What a master counts is counted by the replica that is the master. Metrics of the process\nand of the Go runtime (`process_*`, `go_*`) are there, too.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	families := must(r.metrics.registry.Gather())(t)
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "chubby_") {
+			var labels []string
+			for _, pair := range f.GetMetric()[0].GetLabel() {
+				labels = append(labels, "`"+pair.GetName()+"`")
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
+		}
+	}
+	return b.Bytes()
+}
+
+// fieldsOfHealth returns the JSON fields of Health, with their comments.
+func fieldsOfHealth(t *testing.T) [][2]string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), "httpport.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields [][2]string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != "Health" {
+			return true
+		}
+		for _, field := range spec.Type.(*ast.StructType).Fields.List {
+			tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json")
+			name, _, _ := strings.Cut(tag, ",")
+			comment := strings.TrimSpace(field.Comment.Text())
+			if comment == "" {
+				t.Errorf("Health.%s has no comment", field.Names[0].Name)
+			}
+			fields = append(fields, [2]string{name, comment})
+		}
+		return false
+	})
+	return fields
+}
+
+// A lock counts where the longest path is that it is at or below.
+func TestLockTimesOfPrefixes(t *testing.T) {
+	l := newLockTimes(meter{}, []string{"/ls/main/a", "/ls/local/a/deep", "/ls/main/b"})
+	for name, want := range map[api.Name]api.Name{
+		"/a": "/a", "/a/x": "/a", "/a/deep": "/a/deep", "/a/deep/x": "/a/deep", "/a/deeper": "/a", "/ab": "", "/b/a": "/b", "/c": "", "": "",
+	} {
+		if got := l.of(name).name; got != want {
+			t.Errorf("%q counts at %q, want %q", name, got, want)
+		}
+	}
+	if got := newLockTimes(meter{}, []string{"/ls/main"}).of("/a").name; got != "" {
+		t.Errorf("below the root: %q", got)
+	}
+}
+
+func TestMetricPrefixesAreChecked(t *testing.T) {
+	many := make([]string, MaxMetricPrefixes+1)
+	for i := range many {
+		many[i] = "/ls/main/" + strings.Repeat("x", i+1)
+	}
+	for want, prefixes := range map[string][]string{
+		"at most 32": many, "another cell": {"/ls/other/a"}, "begins with": {"a"}, "twice": {"/ls/main/a", "/ls/local/a"},
+	} {
+		var f faults
+		if (Config{Cell: "main", MetricPrefixes: prefixes}).checkMetricPrefixes(&f); len(f) != 1 || !strings.Contains(f[0], want) {
+			t.Errorf("%q: %q, want one about %q", prefixes, f, want)
+		}
+	}
+	var f faults
+	if (Config{Cell: "main", MetricPrefixes: many[1:]}).checkMetricPrefixes(&f); len(f) > 0 {
+		t.Error(f)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/disk"
-	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/session"
@@ -194,45 +192,4 @@ func sessionsOf(ids []api.SessionID) []string {
 		list[i] = id.String()
 	}
 	return list
-}
-
-// entryTimes has the times of writing and applying the newest entries, for traces and log lines about slow
-// calls.
-type entryTimes struct {
-	mu       sync.Mutex // guards what follows
-	appended disk.Appended
-	applied  fsm.Applied
-	last     steps.Phases // of the newest entry appended by this master and applied
-}
-
-func (t *entryTimes) noteAppended(a disk.Appended) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.appended = a
-}
-
-func (t *entryTimes) noteApplied(a fsm.Applied) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.applied = a
-}
-
-// settle records that the entry of that index was applied, for phases. If Raft has written others since, less
-// is known.
-func (t *entryTimes) settle(index uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = steps.Phases{}
-	if t.appended.First <= index && index <= t.appended.Last {
-		t.last.AppendFrom, t.last.AppendTo = t.appended.From, t.appended.To
-	}
-	if t.applied.First <= index && index <= t.applied.Last {
-		t.last.ApplyFrom, t.last.ApplyTo = t.applied.From, t.applied.To
-	}
-}
-
-func (t *entryTimes) phases() steps.Phases {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last
 }

@@ -33,9 +33,7 @@ func newRecorder(t *testing.T, sampler sdktrace.Sampler) recorder {
 	r := recorder{InMemoryExporter: tracetest.NewInMemoryExporter()}
 	r.provider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(r), sdktrace.WithSampler(sdktrace.ParentBased(sampler)))
 	t.Cleanup(func() {
-		if err := r.provider.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
+		report(t, r.provider.Shutdown(context.Background()))
 	})
 	return r
 }
@@ -116,19 +114,12 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 	r := newRecorder(t, sdktrace.NeverSample())
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		holder := dial(t, ctx, c, "holder", client.Config{NoCache: true})
-		if _, err := holder.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory}); err != nil {
-			t.Fatal(err)
-		}
+		must(holder.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory}))(t)
 		held := acquire(t, ctx, open(t, ctx, holder, "/ls/local/d/lock", 0))
 		slow := dial(t, ctx, c, "slow", client.Config{})
-		dir, err := slow.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := must(slow.Open(ctx, "/ls/local/d", client.OpenOptions{Read: true}))(t)
 		for range 2 {
-			if _, err := dir.ReadDir(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(dir.ReadDir(ctx))(t)
 		}
 		c.Cut("slow")
 		waiter := dial(t, ctx, c, "waiter", client.Config{NoCache: true, Tracer: r.provider, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
@@ -142,9 +133,7 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 			t.Errorf("%d spans are of calls that nobody wants to be traced", len(spans))
 		}
 		within, root := sampled(ctx, r)
-		if _, err := waiter.Open(within, "/ls/local/d/new", client.OpenOptions{Read: true, Create: client.File}); err != nil {
-			t.Fatal(err)
-		}
+		must(waiter.Open(within, "/ls/local/d/new", client.OpenOptions{Read: true, Create: client.File}))(t)
 		h := open(t, within, waiter, "/ls/local/d/lock", 0)
 		time.AfterFunc(3*time.Second, func() { _ = held.Release(ctx) })
 		acquire(t, within, h)

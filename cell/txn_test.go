@@ -16,23 +16,17 @@ import (
 // putText writes a file.
 func putText(t *testing.T, ctx context.Context, c *client.Client, path, contents string) api.Stat {
 	t.Helper()
-	stat, err := c.Put(ctx, path, []byte(contents))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stat
+	return must(c.Put(ctx, path, []byte(contents)))(t)
 }
 
-// contentsOf returns what is in a file; "absent" if there is none.
+// contentsOf returns what is in a file; "absent" without a file.
 func contentsOf(t *testing.T, ctx context.Context, c *client.Client, path string) string {
 	t.Helper()
 	contents, _, err := c.Get(ctx, path)
 	if errors.Is(err, api.NotFound) {
 		return "absent"
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return string(contents)
 }
 
@@ -40,21 +34,16 @@ func contentsOf(t *testing.T, ctx context.Context, c *client.Client, path string
 func TestTxn(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "a", client.Config{})
-		if err := cl.MkdirAll(ctx, "/ls/local/d"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cl.MkdirAll(ctx, "/ls/local/d"))
 		a, gone := putText(t, ctx, cl, "/ls/local/a", "1"), putText(t, ctx, cl, "/ls/local/d/gone", "x")
-		stats, err := cl.Txn().
+		stats := must(cl.Txn().
 			If("/ls/local/a", client.IfGeneration(a.Content), client.IfInstance(a.Instance), client.IfExists()).
 			If("/ls/local/new", client.IfGeneration(0)).
 			Put("/ls/local/a", []byte("22")).
 			Create("/ls/local/new", []byte("3")).
 			Delete("/ls/local/d/gone", client.IfGeneration(gone.Content)).
 			Delete("/ls/local/d").
-			Commit(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+			Commit(ctx))(t)
 		is, created := stats[0], stats[1]
 		if len(stats) != 4 || is.Path.String() != "/ls/local/a" || is.Instance != a.Instance || is.Content <= a.Content || is.Size != 2 || is.ACL != a.ACL || is.Checksum == 0 ||
 			created.Path.String() != "/ls/local/new" || created.Instance != created.Content || created.Kind != api.File || stats[2] != (api.Stat{}) || stats[3] != (api.Stat{}) {
@@ -68,9 +57,7 @@ func TestTxn(t *testing.T) {
 		if _, stat, err := cl.Get(ctx, "/ls/local/a"); err != nil || stat.Content != is.Content || stat.ModifiedUnix != is.ModifiedUnix {
 			t.Errorf("read again: %+v, %v; the transaction has returned %+v", stat, err, is)
 		}
-		if _, err := cl.List(ctx, "/ls/local/d"); !errors.Is(err, api.NotFound) {
-			t.Errorf("the directory: %v", err)
-		}
+		fails(t, errOf(cl.List(ctx, "/ls/local/d")), api.NotFound, "the directory")
 		if stats, err := cl.Txn().If("/ls/local/a", client.IfGeneration(is.Content)).If("/ls/local/d", client.IfGeneration(0)).Commit(ctx); err != nil || len(stats) != 0 {
 			t.Errorf("conditions alone: %v, %v", stats, err)
 		}
@@ -123,19 +110,13 @@ func refusedTxns(cl *client.Client, lost client.WriteOption, a api.Stat) map[str
 func TestRefusedTxnDoesNothing(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl, other := dial(t, ctx, c, "a", client.Config{NoCache: true}), dial(t, ctx, c, "b", client.Config{NoCache: true})
-		if err := cl.MkdirAll(ctx, "/ls/local/d/below"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cl.MkdirAll(ctx, "/ls/local/d/below"))
 		a, _ := putText(t, ctx, cl, "/ls/local/a", "a"), putText(t, ctx, cl, "/ls/local/b", "b")
 		acquire(t, ctx, open(t, ctx, other, "/ls/local/held", 0))
 		lock := acquire(t, ctx, open(t, ctx, other, "/ls/local/lock", 0))
 		lost := client.IfSequencer(lock.Sequencer())
-		if _, err := cl.Txn().If("/ls/local/a", lost).Commit(ctx); err != nil {
-			t.Error("a sequencer that is valid:", err)
-		}
-		if err := lock.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		report(t, errOf(cl.Txn().If("/ls/local/a", lost).Commit(ctx)), "a sequencer that is valid")
+		noErr(t, lock.Release(ctx))
 		for what, row := range refusedTxns(cl, lost, a) {
 			stats, err := row.txn.Commit(ctx)
 			var e *api.Error
@@ -157,34 +138,8 @@ func TestRefusedTxnDoesNothing(t *testing.T) {
 	})
 }
 
-// The quotas count what the operations together need, and what one of them gives back is there for the next.
-func TestTxnQuota(t *testing.T) {
-	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		cl := dial(t, ctx, c, "a", client.Config{})
-		if err := cl.MkdirAll(ctx, "/ls/local/d"); err != nil {
-			t.Fatal(err)
-		}
-		if err := cl.SetDirectoryQuota(ctx, "/ls/local/d", 2, 10); err != nil {
-			t.Fatal(err)
-		}
-		putText(t, ctx, cl, "/ls/local/d/a", "12345")
-		if _, err := cl.Txn().Create("/ls/local/d/b", []byte("123")).Create("/ls/local/d/c", []byte("123")).Commit(ctx); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("one node too many: %v", err)
-		}
-		if _, err := cl.Txn().Put("/ls/local/d/b", []byte("123")).Put("/ls/local/d/a", []byte("12345678")).Commit(ctx); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("one byte too many: %v", err)
-		}
-		if is := contentsOf(t, ctx, cl, "/ls/local/d/b") + contentsOf(t, ctx, cl, "/ls/local/d/a"); is != "absent12345" {
-			t.Errorf("the refused ones have left %q", is)
-		}
-		if _, err := cl.Txn().Delete("/ls/local/d/a").Put("/ls/local/d/b", []byte("12345")).Put("/ls/local/d/c", []byte("12345")).Commit(ctx); err != nil {
-			t.Errorf("what fits: %v", err)
-		}
-	})
-}
-
-// Whoever may not look at a file learns nothing of it from the error of a condition or of an operation, not even
-// whether it is there; whoever may write it learns as much as from a Put.
+// A caller that may not look at a file learns nothing of it from the error of a condition or of an operation, not even
+// whether it is there; one that may write it learns as much as from a Put.
 func TestTxnTellsNothingWithoutARight(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		root, eve := as(t, ctx, c, "root"), as(t, ctx, c, "eve")
@@ -193,9 +148,7 @@ func TestTxnTellsNothingWithoutARight(t *testing.T) {
 		}
 		closed := api.ACL{Read: "root", Write: "root", Change: "root"}
 		create := func(path string, kind client.Creation, acl api.ACL) {
-			if _, err := root.Open(ctx, path, client.OpenOptions{Read: true, Create: kind, ACL: acl}); err != nil {
-				t.Fatal(err)
-			}
+			must(root.Open(ctx, path, client.OpenOptions{Read: true, Create: kind, ACL: acl}))(t)
 		}
 		create("/ls/local/dark", client.NewDirectory, closed)
 		create("/ls/local/dark/file", client.NewFile, closed)
@@ -226,9 +179,7 @@ func TestTxnTellsNothingWithoutARight(t *testing.T) {
 		if e := (*api.Error)(nil); !errors.As(err, &e) || e.Code != api.GenerationMismatch || e.Current == 0 {
 			t.Errorf("of a file that may be written: %v", err)
 		}
-		if is := contentsOf(t, ctx, root, "/ls/local/dark/file"); is != "secret" {
-			t.Errorf("the file has %q", is)
-		}
+		equal(t, contentsOf(t, ctx, root, "/ls/local/dark/file"), "secret", "the file has %q")
 	}, func(cfg *cell.Config) { cfg.InsecurePrincipals = true; cfg.Operators = []string{"root"} })
 }
 
@@ -238,9 +189,7 @@ func TestTxnAsksNobodyInVain(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		keeper, cl := dial(t, ctx, c, "keeper", client.Config{}), dial(t, ctx, c, "a", client.Config{})
 		h, err := keeper.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		use := func() uint64 {
 			l := acquire(t, ctx, h)
 			defer func() { _ = l.Release(ctx) }()
@@ -277,8 +226,6 @@ func TestTxnBelowItsLevel(t *testing.T) {
 		if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "chubbyctl cell upgrade finish") || time.Since(began) > time.Second {
 			t.Errorf("%v, after %v", err, time.Since(began))
 		}
-		if is := contentsOf(t, ctx, cl, "/ls/local/a"); is != "1" {
-			t.Errorf("it has written %q", is)
-		}
+		equal(t, contentsOf(t, ctx, cl, "/ls/local/a"), "1", "it has written %q")
 	}, func(cfg *cell.Config) { cfg.Support(2) })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,9 +27,7 @@ func TestTxnKeepsEveryCondition(t *testing.T) {
 		lost := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lost", 0))
 		valid := acquire(t, ctx, open(t, ctx, cl, "/ls/local/valid", 0))
 		stale := client.IfSequencer(lost.Sequencer())
-		if err := lost.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, lost.Release(ctx))
 		for what, two := range map[string][]client.WriteOption{
 			"sequencers":  {stale, client.IfSequencer(valid.Sequencer())},
 			"generations": {client.IfGeneration(a.Content + 1), client.IfGeneration(a.Content)},
@@ -58,22 +57,16 @@ func TestTxnAgainAfterDoubt(t *testing.T) {
 		cl := dial(t, ctx, c, "a", client.Config{Dialer: c.Lossy("a", func(method string) bool {
 			return loses.Load() && (strings.HasSuffix(method, "/Txn") || strings.HasSuffix(method, "/Cancel"))
 		}), CallTimeout: 2 * time.Second})
-		if err := cl.MkdirAll(ctx, "/ls/local/d"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cl.MkdirAll(ctx, "/ls/local/d"))
 		was, _ := putText(t, ctx, cl, "/ls/local/d/a", "0"), putText(t, ctx, cl, "/ls/local/d/b", "0")
 		_ = contentsOf(t, ctx, cl, "/ls/local/d/a") + contentsOf(t, ctx, cl, "/ls/local/d/b")
 		txn := cl.Txn().Put("/ls/local/d/a", []byte("1"), client.IfGeneration(was.Content)).Put("/ls/local/d/b", []byte("1"))
 		loses.Store(true)
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if _, err := txn.Commit(short); !errors.Is(err, api.Uncertain) {
-			t.Fatal(err)
-		}
+		mustFail(t, errOf(txn.Commit(short)), api.Uncertain)
 		time.AfterFunc(5*time.Second, func() { loses.Store(false) })
-		if _, err := txn.Commit(ctx); !errors.Is(err, api.GenerationMismatch) {
-			t.Errorf("the second time: %v", err)
-		}
+		fails(t, errOf(txn.Commit(ctx)), api.GenerationMismatch, "the second time")
 		for _, path := range []string{"/ls/local/d/a", "/ls/local/d/b"} {
 			for range 2 {
 				if is := contentsOf(t, ctx, cl, path); is != "1" {
@@ -98,15 +91,9 @@ func TestPutCreatesOnASequencer(t *testing.T) {
 		if _, is, _ := cl.Get(ctx, "/ls/local/file"); err != nil || stat.Content == 0 || stat.Content != is.Content || stat.Size != 1 {
 			t.Errorf("%+v, %v; it is %+v", stat, err, is)
 		}
-		if _, err := cl.Put(ctx, "/ls/local/file", []byte("2"), absent, holding); !errors.Is(err, api.GenerationMismatch) {
-			t.Error("the second time:", err)
-		}
-		if err := lock.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := cl.Put(ctx, "/ls/local/late", nil, absent, holding); !errors.Is(err, api.BadSequencer) {
-			t.Error("without the lock:", err)
-		}
+		fails(t, errOf(cl.Put(ctx, "/ls/local/file", []byte("2"), absent, holding)), api.GenerationMismatch, "the second time")
+		noErr(t, lock.Release(ctx))
+		fails(t, errOf(cl.Put(ctx, "/ls/local/late", nil, absent, holding)), api.BadSequencer, "without the lock")
 		if is := contentsOf(t, ctx, cl, "/ls/local/file") + contentsOf(t, ctx, cl, "/ls/local/late"); is != "1absent" {
 			t.Errorf("the files have %q", is)
 		}
@@ -114,7 +101,7 @@ func TestPutCreatesOnASequencer(t *testing.T) {
 }
 
 // A name that is too long under the cell's own name is refused under the other, too, before anything is done: nobody
-// could be told of it, not even its author.
+// could be notified, not even its author.
 func TestAliasMakesNoLongerNames(t *testing.T) {
 	const name = "a-cell-of-a-long-name"
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -122,9 +109,7 @@ func TestAliasMakesNoLongerNames(t *testing.T) {
 		below := "/ls/local"
 		for range 4 {
 			below += "/" + strings.Repeat("x", 200)
-			if err := cl.MkdirAll(ctx, below); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, cl.MkdirAll(ctx, below))
 		}
 		long := below + "/" + strings.Repeat("x", api.MaxPath-len(below)-1)
 		for what, err := range map[string]error{
@@ -132,17 +117,12 @@ func TestAliasMakesNoLongerNames(t *testing.T) {
 			"a put":         func() error { _, err := cl.Put(ctx, long, nil); return err }(),
 			"a condition":   func() error { _, err := cl.Txn().If(long, client.IfGeneration(0)).Commit(ctx); return err }(),
 		} {
-			if !errors.Is(err, api.InvalidPath) {
-				t.Errorf("%s: %v", what, err)
-			}
+			fails(t, err, api.InvalidPath, what)
 		}
 		if _, err := cl.Txn().Put("/ls/local/a", nil).Delete("/ls/" + name + "/a").Commit(ctx); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("one node under its two names: %v", err)
 		}
-		h, err := cl.Open(ctx, below, client.OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must(cl.Open(ctx, below, client.OpenOptions{Read: true}))(t)
 		if stat, err := h.Stat(ctx); err != nil || stat.Children != 0 {
 			t.Errorf("what was refused has made %d nodes: %v", stat.Children, err)
 		}
@@ -199,9 +179,7 @@ func TestTxnIsCheckedAtTheDoor(t *testing.T) {
 		} {
 			row.q.Caller, row.q.Mutation = caller, w.mutation()
 			_, err := w.chubby.Txn(t.Context(), row.q)
-			if code := api.CodeOf(pb.Error(err)); code != row.code {
-				t.Errorf("%s: %v, want %v", what, err, row.code)
-			}
+			failIf(t, api.CodeOf(pb.Error(err)) != row.code, "%s: %v, want %v", what, err, row.code)
 		}
 	})
 }
@@ -212,18 +190,124 @@ func TestTxnAsksItsAuthorForALock(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "a", client.Config{})
 		h, err := cl.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		used := acquire(t, ctx, h)
-		if _, err := cl.Txn().Delete("/ls/local/kept").Commit(ctx); !errors.Is(err, api.LockHeld) {
-			t.Errorf("while it is used: %v", err)
-		}
-		if err := used.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := cl.Txn().Delete("/ls/local/kept", client.IfExists()).Commit(ctx); err != nil {
-			t.Errorf("while it is kept: %v", err)
-		}
+		fails(t, errOf(cl.Txn().Delete("/ls/local/kept").Commit(ctx)), api.LockHeld, "while it is used")
+		noErr(t, used.Release(ctx))
+		report(t, errOf(cl.Txn().Delete("/ls/local/kept", client.IfExists()).Commit(ctx)), "while it is kept")
 	})
+}
+
+// The answer to a transaction of many files is long, and refused while the calls of the connection hold too much. It was
+// done all the same: Commit must not say otherwise. The author's cache must drop the old contents, as the master does not tell an author of
+// its own change.
+func TestRefusedAnswerOfATransaction(t *testing.T) {
+	for name, givenUpAfter := range map[string]time.Duration{"given up at once": 0, "given up after more attempts": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+				answerIsRefused(t, ctx, c, givenUpAfter)
+			}, func(cfg *cell.Config) { cfg.ClientMemoryMiB = cell.MinClientMemoryMiB })
+		})
+	}
+}
+
+func answerIsRefused(t *testing.T, ctx context.Context, c *celltest.Cell, givenUpAfter time.Duration) {
+	reader := dial(t, ctx, c, "reader", client.Config{})
+	holder := dial(t, ctx, c, "holder", client.Config{NoCache: true})
+	acquire(t, ctx, open(t, ctx, holder, "/ls/local/lock", 0))
+	process, err := client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("process"), Clock: celltest.Clock})
+	noErr(t, err)
+	defer func() { _ = process.Close() }()
+	session := func() *client.Client {
+		return must(process.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock}))(t)
+	}
+	author := session()
+	defer func() { _ = author.Close(ctx) }()
+	var paths []string
+	txn := author.Txn()
+	for i := range api.MaxTxnSteps {
+		path := fmt.Sprintf("/ls/local/%02d-%s", i, strings.Repeat("x", 240))
+		paths = append(paths, path)
+		putText(t, ctx, holder, path, "old")
+		txn.Put(path, []byte("new"))
+	}
+	for range 3 {
+		contentsOf(t, ctx, author, paths[0])
+		contentsOf(t, ctx, reader, paths[1])
+	}
+	c.Cut("reader") // the transaction waits for its cache
+	give, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := txn.Commit(give)
+		done <- err
+	}()
+	synctest.Wait()
+
+	// Meanwhile other sessions of the process wait for a lock: each call holds 8 KiB, and the connection may hold 4 MiB.
+	waiting, stop := context.WithCancel(ctx)
+	var waits sync.WaitGroup
+	for range 12 {
+		one := session()
+		defer func() { _ = one.Close(ctx) }()
+		h := open(t, ctx, one, "/ls/local/lock", 0)
+		for range 48 {
+			waits.Go(func() { _, _ = h.Acquire(waiting, api.Exclusive) })
+		}
+	}
+	synctest.Wait()
+	for contentsOf(t, ctx, holder, paths[0]) == "old" {
+		if len(done) > 0 {
+			t.Fatalf("it ended before it was done: %v", <-done)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(givenUpAfter)
+	cancel()
+	if err := <-done; err != nil && !errors.Is(err, api.Uncertain) {
+		t.Errorf("Commit says that nothing was done: %v: %v", api.CodeOf(err), err)
+	}
+	stop()
+	waits.Wait()
+	c.Heal("reader")
+	for _, later := range []time.Duration{0, time.Minute} {
+		time.Sleep(later)
+		if is, sees := contentsOf(t, ctx, holder, paths[0]), contentsOf(t, ctx, author, paths[0]); is != sees {
+			t.Errorf("%v later the file holds %q, and its author reads %q", later, is, sees)
+		}
+	}
+}
+
+// An Open that creates a file, and whose session ends in the same entry, is answered with SessionExpired although the file was created; a Keeper
+// takes that for nothing, and calls the function again.
+func TestCreationIsDoneThoughItsSessionEnds(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		operator := dial(t, ctx, c, "operator", client.Config{})
+		k, err := client.Keep(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("kept"), Clock: celltest.Clock, NoCache: true})
+		noErr(t, err)
+		defer func() { _ = k.Close(ctx) }()
+		var session *client.Client
+		noErr(t, k.Do(ctx, func(c *client.Client) error { session = c; return nil }))
+		var beside sync.WaitGroup
+		beside.Go(func() { _, _ = operator.Put(ctx, "/ls/local/other", nil) }) // its entry is under way for a second
+		time.Sleep(100 * time.Millisecond)
+		beside.Go(func() {
+			time.Sleep(100 * time.Millisecond)
+			_ = c.Replica("r1").ExpireSession(ctx, session.Session())
+		})
+		calls := 0
+		err = k.Do(ctx, func(c *client.Client) error {
+			calls++
+			_, err := c.Open(ctx, "/ls/local/new", client.OpenOptions{Write: true, Create: client.NewFile})
+			return err
+		})
+		beside.Wait()
+		if is := contentsOf(t, ctx, operator, "/ls/local/new"); is == "absent" {
+			t.Fatal("the file was not created: the test proves nothing")
+		}
+		if calls != 1 {
+			t.Errorf("the function was called %d times, although it had created a file the first time; the last answer was: %v", calls, err)
+		}
+	}, func(cfg *cell.Config) { cell.DelayEntries(cfg, time.Second) })
 }

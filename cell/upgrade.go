@@ -8,7 +8,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/peer"
-	"github.com/chubbylock/chubby/cell/internal/wire"
 )
 
 // levelProbeLimit is how long the master waits for a replica's feature level: a running one answers within
@@ -16,24 +15,24 @@ import (
 const levelProbeLimit = 2 * time.Second
 
 // Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
-func (s served) Levels(ctx context.Context) ([]wire.MemberLevel, error) {
+func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
 	r := s.r
 	configuration := r.raft.GetConfiguration()
 	if err := configuration.Error(); err != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "the members of the cell are not known", Err: err}
 	}
 	servers := configuration.Configuration().Servers
-	answers := make(chan wire.MemberLevel, len(servers)) // one of each
+	answers := make(chan api.MemberLevel, len(servers)) // one of each
 	members := map[string]int{}
 	for _, server := range servers {
 		id := string(server.ID)
 		members[id] = 0
 		if id == r.cfg.ID {
-			answers <- wire.MemberLevel{ID: id, MaxLevel: r.cfg.supports}
+			answers <- api.MemberLevel{ID: id, MaxLevel: r.cfg.supports}
 			continue
 		}
 		r.prober.Ask(id, string(server.Address), func(report peer.Report) {
-			answers <- wire.MemberLevel{ID: id, MaxLevel: int(report.MaxLevel)}
+			answers <- api.MemberLevel{ID: id, MaxLevel: int(report.MaxLevel)}
 		})
 	}
 	late := time.NewTimer(levelProbeLimit)
@@ -49,10 +48,10 @@ func (s served) Levels(ctx context.Context) ([]wire.MemberLevel, error) {
 		}
 		break
 	}
-	var list []wire.MemberLevel
+	var list []api.MemberLevel
 	for id, level := range members {
-		list = append(list, wire.MemberLevel{ID: id, MaxLevel: level})
+		list = append(list, api.MemberLevel{ID: id, MaxLevel: level})
 	}
-	slices.SortFunc(list, func(a, b wire.MemberLevel) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b api.MemberLevel) int { return cmp.Compare(a.ID, b.ID) })
 	return list, nil
 }

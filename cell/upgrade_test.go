@@ -58,19 +58,12 @@ func (u *upgradedCell) replace(id string, level int) {
 	u.Master()
 }
 
-// status returns the level of the cell, and the highest level that each replica
-// knows.
+// status returns the level of the cell, and the highest level that each replica knows.
 func (u *upgradedCell) status(ctx context.Context) (level int, knows map[string]int) {
 	u.t.Helper()
-	k, err := client.Dial(ctx, client.Config{Servers: u.Servers(), Dialer: u.Dial, Clock: celltest.Clock})
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	k := must(client.Dial(ctx, client.Config{Servers: u.Servers(), Dialer: u.Dial, Clock: celltest.Clock}))(u.t)
 	defer func() { _ = k.Close() }()
-	s, err := k.Status(ctx)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	s := must(k.Status(ctx))(u.t)
 	knows = map[string]int{}
 	for _, r := range s.Replicas {
 		knows[r.ID] = r.MaxLevel
@@ -90,9 +83,7 @@ func (u *upgradedCell) finish(ctx context.Context, k *client.Client, want client
 		u.t.Fatalf("it ended with %v, want %q", err, says)
 	}
 	for _, words := range says {
-		if !strings.Contains(err.Error(), words) {
-			u.t.Errorf("it does not say %q: %v", words, err)
-		}
+		failIf(u.t, !strings.Contains(err.Error(), words), "it does not say %q: %v", words, err)
 	}
 }
 
@@ -118,9 +109,8 @@ func TestUpgradeWithoutTheLost(t *testing.T) {
 	})
 }
 
-// A cell is upgraded replica by replica, with any of them as its master. It goes on to the new
-// level when an operator finishes the upgrade and every replica knows the level. An older replica
-// cannot follow it then, and says why.
+// A cell is upgraded replica by replica, with any of them as its master. It goes on to the new level when an operator
+// finishes the upgrade and every replica knows the level. An older replica cannot follow it then, and says why.
 func TestUpgrade(t *testing.T) {
 	const old, next = raftfsm.MaxLevel, raftfsm.MaxLevel + 1
 	knowsOld := func(id string) string { return fmt.Sprintf("%s knows feature levels up to %d", id, old) }
@@ -223,16 +213,9 @@ func TestStrangersFinishNoUpgrade(t *testing.T) {
 		}
 		k := dial(t, ctx, u.Cell, "stranger", client.Config{})
 		open(t, ctx, k, "/ls/local/acl/nobody", 0)
-		root, err := k.Open(ctx, "/ls/local", client.OpenOptions{ChangeACL: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := root.SetACL(ctx, api.ACL{Change: "nobody"}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := k.FinishUpgrade(ctx); !errors.Is(err, api.PermissionDenied) {
-			t.Errorf("a stranger finishes the upgrade: %v", err)
-		}
+		root := must(k.Open(ctx, "/ls/local", client.OpenOptions{ChangeACL: true}))(t)
+		must(root.SetACL(ctx, api.ACL{Change: "nobody"}))(t)
+		fails(t, errOf(k.FinishUpgrade(ctx)), api.PermissionDenied, "a stranger finishes the upgrade")
 		if level, _ := u.status(ctx); level != raftfsm.MaxLevel {
 			t.Errorf("level %d", level)
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -30,23 +32,28 @@ type acquireCall struct {
 
 func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOption) (*acquireCall, error) {
 	a := &acquireCall{handle: h, mode: mode, options: lockOptionsOf(options)}
+	o := a.options
+	var fault string
 	switch {
 	case !mode.Valid():
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fmt.Sprintf("%v is not a mode of a lock", mode)}
-	case !a.options.ownsHandle && (a.options.shared || a.options.try || a.options.lockDelay != nil):
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: "Shared, Try and LockDelay are for Client.Acquire and Client.Do; of a handle, the call says the mode, TryAcquire tries, and OpenOptions say the lock-delay"}
-	case a.options.atLeast != 0:
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: fmt.Sprintf("AtLeast is for Client.Do, and not negative; it is %v", a.options.atLeast)}
-	case len(a.options.reason) > api.MaxReason:
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(a.options.reason), api.MaxReason)}
-	case len(a.options.owner) > api.MaxOwner || !utf8.ValidString(a.options.owner):
-		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
-			Message: fmt.Sprintf("the owner that is declared must be UTF-8 of at most %d bytes", api.MaxOwner)}
+		fault = fmt.Sprintf("%v is not a mode of a lock", mode)
+	case !o.ownsHandle && (o.shared || o.try || o.lockDelay != nil):
+		fault = "Shared, Try and LockDelay are for Client.Acquire and Client.Do; of a handle, the call says the mode, " +
+			"TryAcquire tries, and OpenOptions say the lock-delay"
+	case o.atLeast != 0:
+		fault = fmt.Sprintf("AtLeast is for Client.Do, and not negative; it is %v", o.atLeast)
+	case len(o.reason) > api.MaxReason:
+		fault = longReason(o.reason)
+	case len(o.owner) > api.MaxOwner || !utf8.ValidString(o.owner):
+		fault = fmt.Sprintf("the owner that is declared must be UTF-8 of at most %d bytes", api.MaxOwner)
+	default:
+		return a, nil
 	}
-	return a, nil
+	return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fault}
+}
+
+func longReason(reason string) string {
+	return fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(reason), api.MaxReason)
 }
 
 // Acquire waits in the lock's queue and returns the lock. If ctx ends first, the error is DeadlineExceeded or
@@ -118,8 +125,8 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	// The first answer comes at once, unless the replica hangs.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
-	watch := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
-	defer watch.answered()
+	watch := a.handle.client.cell.dispatcher.watchAnswer(t)
+	defer watch.endWatch()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
 		Owner: a.options.owner, DetectDeadlock: a.options.detect, Quiet: a.options.quiet, WaitedNs: a.waitedNs(),
@@ -130,7 +137,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	for {
 		reply, err := stream.Recv()
 		first.Stop()
-		watch.answered()
+		watch.endWatch()
 		if errors.Is(err, io.EOF) {
 			return api.Errorf(api.Uncertain, "the queue ended without an answer")
 		}
@@ -204,11 +211,9 @@ func (h *Handle) setLock(l *Lock) error {
 	switch {
 	case h.unusable != nil:
 		return h.unusable
-	case h.lost.generation >= l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: h.lost.reason}
-	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: lostSinceText}
-	case h.kept.idle != nil && h.kept.idle.seq.Generation > l.seq.Generation:
+	case h.lostGeneration >= l.seq.Generation:
+		return &api.Error{Code: api.LockLost, Message: h.lostReason}
+	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation, h.kept.idle != nil && h.kept.idle.seq.Generation > l.seq.Generation:
 		return &api.Error{Code: api.LockLost, Message: lostSinceText}
 	}
 	was := h.lock
@@ -230,13 +235,11 @@ func (h *Handle) setLock(l *Lock) error {
 const lostSinceText = "the lock was taken away, and granted to this handle again since"
 
 func (a *acquireCall) releaseInBackground() {
-	c := a.handle.client
-	c.janitor.add(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
+	a.handle.client.janitor.add(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
 }
 
 func (a *acquireCall) releaseGrant(ctx context.Context, g *chubbypb.Granted) {
-	c := a.handle.client
-	_ = c.sendUntilAnswered(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration()), false))
+	a.handle.client.giveBack(ctx, "release", a.handle.path, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration()), false))
 }
 
 // settleAcquire withdraws an abandoned request, or releases its lock.
@@ -274,4 +277,103 @@ func (a *acquireCall) leftError(ctx context.Context, err error) error {
 		own.Message += "; held by " + whoHolds(own.Holders)
 	}
 	return &own
+}
+
+const (
+	minPollPause = time.Second
+	maxPollPause = api.DefaultLease
+)
+
+// awaitGrant waits until the lock is granted, in its queue if there is a place. Otherwise it tries the lock
+// at intervals, one request of a session at a time, and so finds a free lock among any number.
+func (a *acquireCall) awaitGrant(ctx context.Context) error {
+	c := a.handle.client
+	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settleAcquire}
+	if err := c.mutate(ctx, queued); !errors.Is(err, errNoQueuePlace) {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := minPollPause; ; {
+		vacated := c.numbers.placeVacated()
+		err := c.mutate(ctx, queued)
+		if !errors.Is(err, errNoQueuePlace) {
+			return err
+		}
+		select {
+		case <-vacated:
+		case <-timer.C:
+			// If this handle itself holds the lock, waiting is useless.
+			if err = a.tryWhilePolling(ctx); !isLockTaken(err) || holdsLock(a.handle) {
+				return err
+			}
+			errors.As(err, &a.lastTry)
+			timer.Reset(pause/2 + rand.N(pause/2))
+			pause = min(pause+pause/2, maxPollPause)
+		case <-c.session.ended.Done():
+			return withOperation(c.session.errIfGone(), "acquire", a.handle.path)
+		case <-ctx.Done():
+			return &api.Error{Code: api.Unavailable, Op: "acquire", Path: a.handle.path, Err: contextError(ctx), Message: "nothing was sent"}
+		}
+	}
+}
+
+func (a *acquireCall) tryWhilePolling(ctx context.Context) error {
+	c := a.handle.client
+	select {
+	case c.numbers.polling <- struct{}{}:
+		defer func() { <-c.numbers.polling }()
+	case <-ctx.Done(): // mutate reports it
+	}
+	return c.mutate(ctx, a.tryMutation("acquire"))
+}
+
+func (a *acquireCall) tryMutation(op string) mutation {
+	return mutation{
+		op: op, path: a.handle.path, settle: a.settleAcquire,
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			reply, err := t.data.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
+				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Owner: a.options.owner, Quiet: a.options.quiet,
+			})
+			a.granted = reply.GetGranted()
+			return err
+		},
+	}
+}
+
+func isLockTaken(err error) bool {
+	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed)
+}
+
+func leftPollingText() string {
+	return fmt.Sprintf("gave up; the lock is not held. It was not in the lock's queue, but tried now and then, because %d requests of this session wait in queues, "+
+		"or %d of the sessions of its Cell, which is the most; spread them over several sessions (Cell.NewSession), of several Cells (Dial)", maxSessionWaits, maxCellWaits)
+}
+
+func nameHolders(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) == 0 {
+		return err
+	}
+	own := *e
+	own.Message = "held by " + whoHolds(e.Holders) + "; " + own.Message
+	return &own
+}
+
+const maxNamed = 3
+
+// whoHolds describes the holders: "ann on web3 (pid 4711, s42: deploy)".
+func whoHolds(holders []api.Holder) string {
+	var list []string
+	for _, h := range holders[:min(len(holders), maxNamed)] {
+		who := fmt.Sprintf("%s on %s (pid %d, %v", cmp.Or(h.Principal, "somebody"), cmp.Or(h.Host, "an unknown host"), h.PID, h.Session)
+		if h.Reason != "" {
+			who += ": " + h.Reason
+		}
+		list = append(list, who+")")
+	}
+	if more := len(holders) - maxNamed; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(list, ", ")
 }

@@ -97,7 +97,11 @@ func TestCrowdOfACell(t *testing.T) {
 			t.Fatal(err)
 		}
 		cell, clients, handles, _ := f.crowd(2)
-		cell.places.max = 30 // fewer than one session may have
+		const places = 30 // fewer than one session may have
+		cell.places = make(chan struct{}, places)
+		for _, c := range clients {
+			c.numbers.places = cell.places
+		}
 		waiting, giveUp := context.WithCancel(t.Context())
 		defer giveUp()
 		for _, h := range handles {
@@ -107,8 +111,8 @@ func TestCrowdOfACell(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := len(f.heard("Acquire")) - 1; n != cell.places.max {
-			t.Errorf("%d requests in queues, want %d", n, cell.places.max)
+		if n := len(f.heard("Acquire")) - 1; n != places {
+			t.Errorf("%d requests in queues, want %d", n, places)
 		}
 		for _, c := range clients {
 			if err := c.Err(); err != nil {
@@ -116,8 +120,8 @@ func TestCrowdOfACell(t *testing.T) {
 			}
 			closeClient(t, c)
 		}
-		if cell.places.taken != 0 {
-			t.Errorf("%d places are taken by nobody", cell.places.taken)
+		if len(cell.places) != 0 {
+			t.Errorf("%d places are taken by nobody", len(cell.places))
 		}
 		if err := cell.Close(); err != nil {
 			t.Error(err)
@@ -139,18 +143,18 @@ func TestLostSessionLeavesItsPlaces(t *testing.T) {
 			go func() { _, _ = handles[0].Acquire(t.Context(), api.Exclusive) }()
 		}
 		synctest.Wait()
-		if cell.places.taken != 20 {
-			t.Errorf("%d places are taken", cell.places.taken)
+		if len(cell.places) != 20 {
+			t.Errorf("%d places are taken", len(cell.places))
 		}
 		f.cut(addresses()...)
 		<-clients[0].Done()
 		synctest.Wait()
-		if cell.places.taken != 0 {
-			t.Errorf("%d places are taken by a session that is lost", cell.places.taken)
+		if len(cell.places) != 0 {
+			t.Errorf("%d places are taken by a session that is lost", len(cell.places))
 		}
 		closeClient(t, clients[0])
-		if cell.places.taken != 0 {
-			t.Errorf("%d places are taken by nobody", cell.places.taken)
+		if len(cell.places) != 0 {
+			t.Errorf("%d places are taken by nobody", len(cell.places))
 		}
 		if err := cell.Close(); err != nil {
 			t.Error(err)
@@ -164,7 +168,7 @@ func TestLostSessionLeavesItsPlaces(t *testing.T) {
 func TestOwnLockInACrowd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		c.numbers.places.max = 0
+		c.numbers.places = make(chan struct{})
 		h := lockable(t, c, 0)
 		l, err := h.TryAcquire(t.Context(), api.Exclusive)
 		if err != nil {

@@ -28,14 +28,14 @@ import (
 // The size stays below limit: the least recently used entries go first. The master does not hear of that, and
 // may invalidate absent data.
 type cache struct {
-	limit int // bytes, as entry.size estimates; 0 disables the cache
+	limit   int              // bytes, as entry.size estimates; 0 disables the cache
+	discard func(idleHandle) // called with mu held for an idle handle that is to be closed
 
-	mu            sync.Mutex // guards what follows; take no mutex under it
+	mu            sync.Mutex // guards what follows; janitor.mu may be taken under it, by discard
 	epoch         api.Epoch
 	lease         cacheLease
 	entries       map[api.Name]*entry
 	used          *list.List // of *entry, the most recently used first
-	bytes         int
 	fetches       map[*fetch]struct{}
 	changing      map[api.Name]int // pending changes by this client that touch the name
 	rightsChanges uint64           // counts ACL changes, which may change the rights of handles
@@ -81,7 +81,8 @@ const (
 func newCache(limit int, epoch api.Epoch) *cache {
 	return &cache{
 		limit:    limit,
-		lease:    cacheLease{wake: make(chan struct{}, 1)},
+		discard:  func(idleHandle) {},
+		lease:    cacheLease{wake: make(chan struct{}, 1), asked: make(chan struct{})},
 		epoch:    epoch,
 		entries:  map[api.Name]*entry{},
 		used:     list.New(),
@@ -157,13 +158,12 @@ func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.E
 	return absent, is
 }
 
-// store caches the result of a read, unless it was spoiled or of another epoch. It returns the entry, or nil,
-// and displaced idle handles for the caller to close.
-func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry, closing []idleHandle) {
+// store caches the result of a read, unless it was spoiled or of another epoch. It returns the entry, or nil.
+func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.spoiled || epoch != c.epoch || !c.enabled() {
-		return nil, nil
+		return nil
 	}
 	e := c.entries[f.name]
 	if e == nil {
@@ -173,39 +173,152 @@ func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry,
 	}
 	set(e)
 	c.account(e)
-	for c.bytes > c.limit && c.used.Len() > 0 {
-		closing = append(closing, c.remove(c.used.Back().Value.(*entry))...)
+	for c.stats.Bytes > c.limit && c.used.Len() > 0 {
+		c.remove(c.used.Back().Value.(*entry))
 	}
 	if e.removed {
-		return nil, closing
+		return nil
 	}
-	return e, closing
+	return e
 }
 
 // account updates the size of an entry, and of the cache; mu is held.
 func (c *cache) account(e *entry) {
-	c.bytes -= e.size
+	c.stats.Bytes -= e.size
 	e.size = entryBytes*(1+len(e.children)) + len(e.contents)
-	c.bytes += e.size
+	c.stats.Bytes += e.size
 }
 
-// remove removes an entry, and returns its idle handles for the caller to close; mu is held.
-func (c *cache) remove(e *entry) (closing []idleHandle) {
+// remove removes an entry, with its idle handles; mu is held.
+func (c *cache) remove(e *entry) {
 	e.removed = true
 	delete(c.entries, e.name)
 	c.used.Remove(e.element)
-	c.bytes -= e.size
+	c.stats.Bytes -= e.size
+	c.discardIdle(e)
+}
+
+// discardIdle closes the idle handles of an entry, and returns their number; mu is held.
+func (c *cache) discardIdle(e *entry) (n int) {
 	for _, list := range e.idle {
-		closing = append(closing, list...)
+		for _, one := range list {
+			c.discard(one)
+			n++
+		}
 	}
-	c.idleCount -= len(closing)
-	return closing
+	clear(e.idle)
+	c.idleCount -= n
+	return n
 }
 
 func (c *cache) currentStats() CacheStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.Entries, s.Bytes = len(c.entries), c.bytes
+	s.Entries = len(c.entries)
 	return s
+}
+
+// cacheLease is the lease under which a cache is used. cache.mu guards what changes.
+type cacheLease struct {
+	required bool            // false: an older cell grants none, and waits for the session's lease; constant
+	wake     chan struct{}   // capacity 1: wakes renewCacheLeases; constant
+	end      session.Instant // in the epoch of the cache
+	asked    chan struct{}   // closed and replaced after each attempt to renew it
+	pause    session.Instant // until then no call waits for a lease
+}
+
+type finding uint8
+
+const (
+	foundNothing finding = 0
+	foundLapsed  finding = 1 // an answer, but no lease to use it under
+	foundUsable  finding = 2
+)
+
+// use says whether an entry is usable at now, and counts that; mu is held.
+func (c *cache) use(e *entry, now session.Instant) finding {
+	//mutant: if c.lease.required && c.lease.end == 0 {
+	if c.lease.required && now >= c.lease.end {
+		return foundLapsed
+	}
+	c.used.MoveToFront(e.element)
+	c.stats.Hits++
+	if c.lease.required && c.lease.end.Sub(now) < renewBefore {
+		wakeUp(c.lease.wake)
+	}
+	return foundUsable
+}
+
+// openKey is what two calls of Open must have in common to share a handle, and whether they may.
+type openKey struct {
+	shared, read, write, changeACL, noCache bool
+	create                                  Creation
+	kind                                    api.Kind
+	delay                                   int64
+}
+
+// idleHandle is a handle that its owner has closed, still open at the cell.
+type idleHandle struct {
+	token         []byte
+	id            api.HandleID
+	instance      api.Generation
+	rightsChanges uint64    // of the cache when the handle was opened
+	epoch         api.Epoch // of the session when the handle was closed: of the master with the open handle
+}
+
+// discardAllIdle closes all idle handles, which count against the principal's quota, and reports whether there
+// were any.
+func (c *cache) discardAllIdle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, e := range c.entries {
+		n += c.discardIdle(e)
+	}
+	return n > 0
+}
+
+// park keeps an idle handle with the entry e, which its Open has filled, and reports whether it does. It does
+// not if rights may have changed since, or if the cache knows of a later epoch, whose master lacks the
+// handle.
+func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e == nil || e.removed || one.rightsChanges != c.rightsChanges || one.epoch != c.epoch || c.idleCount >= maxIdleHandles {
+		return false
+	}
+	if e.idle == nil {
+		e.idle = map[openKey][]idleHandle{}
+	}
+	e.idle[key] = append(e.idle[key], one)
+	c.idleCount++
+	return true
+}
+
+// takeIdle takes out an idle handle for an Open with that key, or nil. It finds none while this client is
+// changing an ACL: the Open might be refused. It closes those that rights changes have made useless.
+func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, is finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e = c.lookup(name); e == nil || c.changing[api.ACLDir] > 0 {
+		return nil, nil, foundNothing
+	}
+	for list := e.idle[key]; len(list) > 0; list = e.idle[key] {
+		one := list[len(list)-1]
+		good := one.rightsChanges == c.rightsChanges
+		if good && c.use(e, now) == foundLapsed {
+			return nil, nil, foundLapsed
+		}
+		e.idle[key] = list[:len(list)-1]
+		c.idleCount--
+		if good {
+			if key.read {
+				e.readable = one.rightsChanges + 1
+			}
+			return e, &one, foundUsable
+		}
+		c.discard(one)
+	}
+	return nil, nil, foundNothing
 }

@@ -15,7 +15,7 @@ import (
 const cachedName api.Name = "/x"
 
 func keepText(c *cache, f *fetch, epoch api.Epoch, text string) bool {
-	kept, _ := c.store(f, epoch, func(e *entry) {
+	kept := c.store(f, epoch, func(e *entry) {
 		e.stat, e.contents, e.hasContents = &api.Stat{Instance: 1}, []byte(text), true
 	})
 	return kept != nil
@@ -128,12 +128,12 @@ func TestSpareHandles(t *testing.T) {
 	} {
 		c := newCache(1<<20, 4)
 		f := c.beginFetch(cachedName)
-		e, _ := c.store(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
+		e := c.store(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
 		if !c.park(e, key, idleHandle{token: []byte("t"), rightsChanges: f.rightsChanges, epoch: 4}) {
 			t.Fatal("not kept")
 		}
 		test.before(c)
-		if _, idle, _, _ := c.takeIdle(0, cachedName, test.key); (idle != nil) != test.taken {
+		if _, idle, _ := c.takeIdle(0, cachedName, test.key); (idle != nil) != test.taken {
 			t.Errorf("%s: taken %v", test.name, idle != nil)
 		}
 		if test.taken && c.idleCount != 0 {

@@ -27,20 +27,19 @@ func (c *cache) endFetch(f *fetch) {
 	delete(c.fetches, f)
 }
 
-func (c *cache) invalidate(name api.Name) (closing []idleHandle) {
+func (c *cache) invalidate(name api.Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Invalidations++
-	return c.evict(name)
+	c.evict(name)
 }
 
 // evict removes the entry of a name, and spoils reads of it; mu is held.
-func (c *cache) evict(name api.Name) (closing []idleHandle) {
+func (c *cache) evict(name api.Name) {
 	c.spoilFetches(name)
 	if e := c.entries[name]; e != nil {
-		closing = c.remove(e)
+		c.remove(e)
 	}
-	return closing
 }
 
 // spoilFetches marks pending reads of a name as spoiled; mu is held.
@@ -55,18 +54,15 @@ func (c *cache) spoilFetches(name api.Name) {
 	}
 }
 
-// flush drops everything, and then accepts only data from that epoch on. It returns the idle handles still
-// open at the cell, which the present master knows, whatever the lease.
-func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
+// flush drops everything, and then accepts only data from that epoch on. It closes the idle handles that are
+// still open at the cell, which the present master knows, whatever the lease.
+func (c *cache) flush(epoch api.Epoch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
 		e.removed = true
-		if epoch > c.epoch {
-			continue
-		}
-		for _, list := range e.idle {
-			closing = append(closing, list...)
+		if epoch <= c.epoch {
+			c.discardIdle(e)
 		}
 	}
 	for f := range c.fetches {
@@ -77,9 +73,8 @@ func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	if epoch > c.epoch {
 		c.lease.end = 0
 	}
-	c.epoch, c.bytes, c.idleCount = max(c.epoch, epoch), 0, 0
+	c.epoch, c.stats.Bytes, c.idleCount = max(c.epoch, epoch), 0, 0
 	c.stats.Flushes++
-	return closing
 }
 
 // beginChange disables the data that a change by this client will touch. A read within the change (an Open
@@ -109,9 +104,9 @@ const (
 )
 
 // endChange undoes beginChange, and drops changed data.
-func (c *cache) endChange(names []api.Name, did changeEffect) (closing []idleHandle) {
+func (c *cache) endChange(names []api.Name, did changeEffect) {
 	if !c.enabled() {
-		return nil
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +118,7 @@ func (c *cache) endChange(names []api.Name, did changeEffect) (closing []idleHan
 		switch {
 		case did == effectNone:
 		case did == effectAny || name == api.ACLDir:
-			closing = append(closing, c.evict(name)...)
+			c.evict(name)
 		default:
 			c.spoilFetches(name)
 			if e != nil {
@@ -132,5 +127,4 @@ func (c *cache) endChange(names []api.Name, did changeEffect) (closing []idleHan
 			}
 		}
 	}
-	return closing
 }

@@ -45,7 +45,7 @@ func (k *keptLock) keep(l *Lock) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lock != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, h.lost.generation) {
+	if h.lock != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, h.lostGeneration) {
 		return false
 	}
 	jeopardies := h.client.session.counters.jeopardies.Load() // first: a jeopardy that begins now is not counted
@@ -74,7 +74,7 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	if was == nil || h.unusable != nil {
 		return nil
 	}
-	l := newLock(h, was.terms, was.seq.Sequencer)
+	l := newLock(h, was.terms, was.seq)
 	if was.terms.mode != a.mode || was.terms.reason != a.options.reason || a.options.owner != "" || h.boundToken != nil || !k.track(l) {
 		l.cancel(nil) // else it stays until the session ends
 		k.giveBack(h)
@@ -92,11 +92,12 @@ func (k *keptLock) track(l *Lock) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	if s.state != session.Safe || s.local.State(now, s.grace) != session.Safe || s.counters.jeopardies.Load() != k.jeopardies || now >= s.lockDeadline(l) {
+	if s.state != session.Safe || s.local.State(now, s.cfg.Grace) != session.Safe ||
+		s.counters.jeopardies.Load() != k.jeopardies || now >= s.lockDeadline(l) {
 		return false
 	}
 	s.locks.Put(l, session.Instant(l.handle.delay))
-	s.rearm()
+	wakeUp(s.wake)
 	return true
 }
 
@@ -108,7 +109,7 @@ func (k *keptLock) giveBack(h *Handle) {
 	k.returned = returned
 	c.janitor.add(func(ctx context.Context) {
 		defer close(returned)
-		_ = c.sendUntilAnswered(ctx, "release", h.path, c.numbers.allocateNow(), classCleanup, send) // NotHeld: lost meanwhile
+		c.giveBack(ctx, "release", h.path, send)
 	})
 }
 

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -22,43 +21,6 @@ const (
 	// renewPause is the pause after an attempt without a lease.
 	renewPause = 250 * time.Millisecond
 )
-
-// cacheLease is the lease under which a cache is used. Only its end changes.
-type cacheLease struct {
-	required bool            // false: an older cell grants none, and waits for the session's lease
-	end      session.Instant // in the epoch of the cache
-	wake     chan struct{}   // capacity 1: wakes the renewer
-	renewer  *cacheRenewer
-}
-
-type finding uint8
-
-const (
-	foundNothing finding = 0
-	foundLapsed  finding = 1 // an answer, but no lease to use it under
-	foundUsable  finding = 2
-)
-
-// use says whether an entry is usable at now, and counts that; mu is held.
-func (c *cache) use(e *entry, now session.Instant) finding {
-	//mutant: if c.lease.required && c.lease.end == 0 {
-	if c.lease.required && now >= c.lease.end {
-		return foundLapsed
-	}
-	c.used.MoveToFront(e.element)
-	c.stats.Hits++
-	if c.lease.required && c.lease.end.Sub(now) < renewBefore {
-		c.wakeRenewer()
-	}
-	return foundUsable
-}
-
-func (c *cache) wakeRenewer() {
-	select {
-	case c.lease.wake <- struct{}{}:
-	default:
-	}
-}
 
 // grantLease records a lease until end from a master of that epoch. It ignores other epochs: the cache has
 // been emptied since, or is about to be.
@@ -89,91 +51,71 @@ func fromCache(ctx context.Context, c *Client, look func(now session.Instant) fi
 			return false
 		}
 		was := look(now)
-		if was != foundLapsed || asked || !c.cache.lease.renewer.await(ctx, now) {
+		if was != foundLapsed || asked || !awaitCacheLease(ctx, c, now) {
 			return was == foundUsable
 		}
 	}
 }
 
-type cacheRenewer struct {
-	client *Client
-
-	mu    sync.Mutex // guards what follows; take no mutex under it
-	over  chan struct{}
-	pause session.Instant // until then no call waits for a lease
-}
-
-func newCacheRenewer(c *Client) *cacheRenewer {
-	return &cacheRenewer{client: c, over: make(chan struct{})}
-}
-
-// await requests a lease, and waits for it. It returns false without a pending request, or if the answer is
-// late.
-func (r *cacheRenewer) await(ctx context.Context, now session.Instant) bool {
-	r.mu.Lock()
-	over, pause := r.over, r.pause
-	r.mu.Unlock()
+// awaitCacheLease requests a lease, and waits for it. It returns false without a pending request, or if the
+// answer is late.
+func awaitCacheLease(ctx context.Context, c *Client, now session.Instant) bool {
+	c.cache.mu.Lock()
+	asked, pause := c.cache.lease.asked, c.cache.lease.pause
+	c.cache.mu.Unlock()
 	if now < pause {
 		return false
 	}
-	r.client.cache.wakeRenewer()
+	wakeUp(c.cache.lease.wake)
 	late := time.NewTimer(maxRenewWait)
 	defer late.Stop()
 	select {
-	case <-over:
+	case <-asked:
 		return true
 	case <-late.C:
 	case <-ctx.Done():
-	case <-r.client.session.ended.Done():
+	case <-c.session.ended.Done():
 	}
 	return false
 }
 
-func (r *cacheRenewer) renewCacheLeases() {
-	ended := r.client.session.ended
+func renewCacheLeases(c *Client) {
+	ended, lease := c.session.ended, &c.cache.lease
 	for {
 		select {
-		case <-r.client.cache.lease.wake:
+		case <-lease.wake:
 		case <-ended.Done():
 			return
 		}
-		renewed := r.renewOnce(ended)
-		now := r.client.cfg.Clock()
-		r.mu.Lock()
+		renewed := renewCacheLease(ended, c)
+		now := c.cfg.Clock()
+		c.cache.mu.Lock()
 		if !renewed {
-			r.pause = now.Add(renewPause)
+			lease.pause = now.Add(renewPause)
 		}
-		close(r.over)
-		r.over = make(chan struct{})
-		r.mu.Unlock()
-		if renewed {
-			continue
+		close(lease.asked)
+		lease.asked = make(chan struct{})
+		c.cache.mu.Unlock()
+		if !renewed {
+			sleep(ended, renewPause)
 		}
-		again := time.NewTimer(renewPause)
-		select {
-		case <-again.C:
-		case <-ended.Done():
-		}
-		again.Stop()
 	}
 }
 
-func (r *cacheRenewer) renewOnce(ctx context.Context) bool {
-	c := r.client
+func renewCacheLease(ctx context.Context, c *Client) bool {
 	if c.cache.isRenewed(c.cfg.Clock()) {
 		return true // meanwhile
 	}
 	ctx, cancel := context.WithTimeout(ctx, api.CacheLease)
 	defer cancel()
-	_, _ = c.cell.dispatcher.dispatch(ctx, call{op: "renew the cache lease", path: rootPath(c.cell.cfg), session: c.session, class: classRenewal,
-		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-			sent := c.cfg.Clock() // of this attempt: the lease counts from the answered attempt
-			reply, err := t.control().chubby.RenewCache(ctx, &chubbypb.RenewCacheRequest{Caller: caller})
-			if err == nil {
-				//mutant: c.cache.grantLease(api.Epoch(caller.GetEpoch()), session.CacheLeaseEnd(max(sent, c.cfg.Clock()), time.Duration(reply.GetLeaseNs())))
-				c.cache.grantLease(api.Epoch(caller.GetEpoch()), session.CacheLeaseEnd(sent, time.Duration(reply.GetLeaseNs())))
-			}
-			return err
-		}}) // calls that the cache cannot answer go to the cell
+	_ = c.readIn(ctx, classRenewal, "renew the cache lease", rootPath(c.cell.cfg), func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+		sent := c.cfg.Clock() // of this attempt: the lease counts from the answered attempt
+		reply, err := t.control().chubby.RenewCache(ctx, &chubbypb.RenewCacheRequest{Caller: caller})
+		if err == nil {
+			//mutant: c.cache.grantLease(api.Epoch(caller.GetEpoch()), session.CacheLeaseEnd(max(sent, c.cfg.Clock()), time.Duration(reply.GetLeaseNs())))
+			c.cache.grantLease(api.Epoch(caller.GetEpoch()), session.CacheLeaseEnd(sent, time.Duration(reply.GetLeaseNs())))
+		}
+		return err
+	}) // calls that the cache cannot answer go to the cell
 	return c.cache.isRenewed(c.cfg.Clock())
 }

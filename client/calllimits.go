@@ -13,7 +13,7 @@ import (
 type callClass uint8
 
 const (
-	// classUnlimited is for waits for locks, which queuePlaces limits, and for calls that each session makes
+	// classUnlimited is for waits for locks, which requestNumbers limits, and for calls that each session makes
 	// one at a time.
 	classUnlimited callClass = 0
 	classRead      callClass = 1
@@ -26,6 +26,8 @@ const (
 	// classRenewal is for renewals of cache leases, over the control connection, as a session that
 	// only uses its cache needs no other.
 	classRenewal callClass = 5
+
+	classLarge callClass = 6 // of changes of more than largeRequest bytes, which are of classChange too
 )
 
 const (
@@ -43,16 +45,17 @@ const (
 	maxLargeChanges = 128
 )
 
-type callLimits struct{ reads, changes, large, cleanups, audits, renewals chan struct{} }
+// callLimits has a channel for each limited class of calls, with room for those that may be pending.
+type callLimits [classLarge + 1]chan struct{}
 
 func newCallLimits() callLimits {
 	return callLimits{
-		reads:    make(chan struct{}, maxReads),
-		changes:  make(chan struct{}, maxChanges),
-		large:    make(chan struct{}, maxLargeChanges),
-		cleanups: make(chan struct{}, maxCleanupCalls),
-		audits:   make(chan struct{}, maxAuditCalls),
-		renewals: make(chan struct{}, maxRenewals),
+		classRead:    make(chan struct{}, maxReads),
+		classChange:  make(chan struct{}, maxChanges),
+		classLarge:   make(chan struct{}, maxLargeChanges),
+		classCleanup: make(chan struct{}, maxCleanupCalls),
+		classAudit:   make(chan struct{}, maxAuditCalls),
+		classRenewal: make(chan struct{}, maxRenewals),
 	}
 }
 
@@ -61,22 +64,11 @@ type slots [2]chan struct{}
 
 // slotsFor returns the slots for a call. A large change waits among large ones first, without a small slot.
 func (r callLimits) slotsFor(k call) slots {
-	switch {
-	case k.class == classRead:
-		return slots{r.reads}
-	case k.class == classCleanup:
-		//mutant: return slots{}
-		return slots{r.cleanups}
-	case k.class == classRenewal:
-		return slots{r.renewals}
-	case k.class == classAudit:
-		return slots{r.audits}
-	case k.class == classChange && k.size > largeRequest:
-		return slots{r.large, r.changes}
-	case k.class == classChange:
-		return slots{r.changes}
+	if k.class == classChange && k.size > largeRequest {
+		return slots{r[classLarge], r[classChange]}
 	}
-	return slots{}
+	//mutant: if k.class == classCleanup { return slots{} }; return slots{r[k.class]}
+	return slots{r[k.class]}
 }
 
 func (s slots) takeNow() bool {
@@ -96,24 +88,21 @@ func (s slots) takeNow() bool {
 
 // take takes a slot in each channel, and reports whether it had to wait. After an error it has no slots.
 func (s slots) take(ctx context.Context) (waited bool, err error) {
+	if s.takeNow() {
+		return false, nil
+	}
 	for i, slot := range s {
 		if slot == nil {
 			continue
 		}
 		select {
 		case slot <- struct{}{}:
-			continue
-		default:
-		}
-		waited = true
-		select {
-		case slot <- struct{}{}:
 		case <-ctx.Done():
 			giveBack(s[:i])
-			return waited, contextError(ctx)
+			return true, contextError(ctx)
 		}
 	}
-	return waited, nil
+	return true, nil
 }
 
 func (s slots) leave() { giveBack(s[:]) }

@@ -46,7 +46,7 @@ func TestKeepAlivesWaitForNoCall(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fake) {
 				rooms := newCallLimits()
-				rooms.cleanups = make(chan struct{}, 1+maxCleanupCalls*manyStreams/2000)
+				rooms[classCleanup] = make(chan struct{}, 1+maxCleanupCalls*manyStreams/2000)
 				manyCalls(t, f, method, 3*time.Second, ask, rooms, func(c *Client) {
 					left := c.Lease()
 					for range 1000 {
@@ -115,7 +115,8 @@ func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask fun
 // smallRooms are rooms for so many reads or changes.
 func smallRooms(n int) callLimits {
 	return callLimits{
-		reads: make(chan struct{}, n), changes: make(chan struct{}, n), large: make(chan struct{}, 1), cleanups: make(chan struct{}, n/2), audits: make(chan struct{}, 1),
+		classRead: make(chan struct{}, n), classChange: make(chan struct{}, n), classLarge: make(chan struct{}, 1),
+		classCleanup: make(chan struct{}, n/2), classAudit: make(chan struct{}, 1),
 	}
 }
 

@@ -2,7 +2,12 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
@@ -13,7 +18,7 @@ type Cell struct {
 	locator    *locator
 	dispatcher *dispatcher
 	sessions   *sessionSet
-	places     *queuePlaces
+	places     chan struct{} // see requestNumbers
 }
 
 // Dial returns a Cell, without connecting yet. An invalid configuration is InvalidArgument. The Cell does not
@@ -27,7 +32,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := newPool(tracesOf(cfg).untraced(ctx), cfg)
+	p := newPool(untraced(ctx, cfg), cfg)
 	p.encryption = encrypted
 	resolve := func(ctx context.Context) ([]string, error) { return Servers(ctx, cfg.Cell) }
 	if len(cfg.Servers) > 0 {
@@ -43,8 +48,8 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		pool:       p,
 		locator:    f,
 		dispatcher: newDispatcher(cfg, f),
-		sessions:   newSessionSet(),
-		places:     &queuePlaces{max: maxCellWaits},
+		sessions:   &sessionSet{open: map[*sessionState]struct{}{}, max: maxSessions},
+		places:     make(chan struct{}, maxCellWaits),
 	}, nil
 }
 
@@ -63,4 +68,80 @@ func (c *Cell) ask(ctx context.Context, op, path string, attempt func(ctx contex
 	_, err := c.dispatcher.dispatch(ctx, call{op: op, path: path, class: classRead,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error { return attempt(ctx, t) }})
 	return err
+}
+
+// parsePath checks a path, and rejects another cell's, if known: the cell called local has its own name.
+func (c *Cell) parsePath(op, path string) (api.Path, error) {
+	p, err := api.ParsePath(path)
+	if err != nil {
+		return api.Path{}, fmt.Errorf("%s: %w", op, err)
+	}
+	c.locator.mu.Lock()
+	name := c.locator.cellName
+	c.locator.mu.Unlock()
+	if in := p.Cell(); in != api.LocalCell && in != c.cfg.Cell && in != name && (name != "" || c.cfg.Cell != api.LocalCell) {
+		return api.Path{}, &api.Error{Code: api.WrongCell, Op: op, Path: path, Cell: c.cfg.Cell,
+			Message: fmt.Sprintf("the path is in cell %s, and this client is one of cell %s; open a client for each cell", in, c.cfg.Cell)}
+	}
+	return p, nil
+}
+
+// maxSessions limits the sessions of a Cell. A replica takes 2,000 calls at a time over one connection. Each
+// session has a KeepAlive pending there, and one more call at its end; the rest is for audits, calls that
+// give something back, and the search for the master.
+const maxSessions = 1_000
+
+// sessionSet is the set of open sessions of a Cell. A session leaves it when its EndSession was sent or,
+// after a loss, when it sends no more KeepAlives.
+type sessionSet struct {
+	mu       sync.Mutex // guards what follows; take no mutex under it
+	open     map[*sessionState]struct{}
+	reserved int
+	max      int // maxSessions; tests set less
+	closed   bool
+}
+
+// reserve reserves a place for a new session. The caller then calls add or release.
+func (s *sessionSet) reserve() *api.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if used := len(s.open) + s.reserved; used >= s.max {
+		return api.Errorf(api.QuotaExceeded, "sessions of this Cell: %d used, %d allowed; open others over another Cell (Dial)", used, s.max)
+	}
+	s.reserved++
+	return nil
+}
+
+func (s *sessionSet) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reserved--
+}
+
+// add adds a session in its reserved place. It returns false if the Cell was closed.
+func (s *sessionSet) add(one *sessionState) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reserved--
+	if !s.closed {
+		s.open[one] = struct{}{}
+	}
+	return !s.closed
+}
+
+func (s *sessionSet) remove(one *sessionState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, one)
+}
+
+// endAll ends all sessions for this process, and makes add reject others.
+func (s *sessionSet) endAll() {
+	s.mu.Lock()
+	s.closed = true
+	all := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, one := range all {
+		one.endSession(Closed, "its Cell was closed")
+	}
 }

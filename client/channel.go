@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -19,15 +18,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// channel carries calls to one address, over one connection (a link) at a time. Like a grpc.ClientConn, it
+// channel carries calls to one replica, over one connection (a link) at a time. Like a grpc.ClientConn, it
 // connects for a call, which waits, and again after a link has ended. After a failure it retries at growing
 // intervals while there are calls, which fail at once.
 //
 // It speaks frames with a replica that knows them, otherwise gRPC. Each new connection asks, so an upgraded
 // replica gets frames from the next one on.
 type channel struct {
-	how   linking
-	heard func() // called after each answered call
+	target    *target
+	lastHeard atomic.Int64 // of its last connect or answer: a session.Instant
 
 	running sync.WaitGroup  // of connect; Add only under mu, and not after closed
 	life    context.Context //nolint:containedctx // of this: ended by Close
@@ -42,8 +41,6 @@ type channel struct {
 	again   bool            // a link existed before
 }
 
-var _ grpc.ClientConnInterface = (*channel)(nil)
-
 // link is one connection. It does not reconnect.
 type link interface {
 	grpc.ClientConnInterface
@@ -52,27 +49,19 @@ type link interface {
 	Wait()                 // returns when it has ended
 }
 
-type linking struct {
-	address string
-	dial    func(ctx context.Context, address string) (net.Conn, error)
-	linked  func(again bool) // called for each link that takes calls; again: an earlier link existed; may be nil
-	// introduce identifies the client over a new link; nil if not required.
-	introduce func(ctx context.Context, l link) error
-	timeout   time.Duration // of one attempt
-	clock     session.Clock
-	frames    frames.LinkConfig
-	grpc      []grpc.DialOption
-}
-
-func newChannel(ctx context.Context, how linking, heard func()) *channel {
-	c := &channel{how: how, heard: heard, state: connectivity.Idle, changed: make(chan struct{})}
-	c.life, c.stop = context.WithCancel(ctx)
+func newChannel(t *target) *channel {
+	c := &channel{target: t, state: connectivity.Idle, changed: make(chan struct{})}
+	c.life, c.stop = context.WithCancel(t.pool.values)
+	c.noteHeard()
 	return c
 }
 
-// Close breaks the connection, and waits for its end. Calls fail.
+func (c *channel) noteHeard() { c.lastHeard.Store(int64(c.target.pool.cfg.Clock())) }
+
+// Close breaks the connection, and waits for its end. Calls fail. Over gRPC it may take some seconds if the
+// connection accepts no data.
 func (c *channel) Close() {
-	c.set(connectivity.Shutdown, nil, nil)
+	c.setState(connectivity.Shutdown, nil, nil)
 	c.stop()
 	c.running.Wait()
 }
@@ -86,7 +75,7 @@ func (c *channel) GetState() connectivity.State {
 	return c.state
 }
 
-func (c *channel) set(state connectivity.State, l link, err error) {
+func (c *channel) setState(state connectivity.State, l link, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != connectivity.Shutdown {
@@ -115,7 +104,7 @@ func (c *channel) Invoke(ctx context.Context, method string, request, reply any,
 			continue
 		}
 		if err == nil || isAnswer(err) {
-			c.heard()
+			c.noteHeard()
 		}
 		return explainText(request, err)
 	}
@@ -157,7 +146,7 @@ func (c *channel) pick(ctx context.Context, options []grpc.CallOption) (link, er
 func (c *channel) look(wait bool) (l link, changed chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.used = c.how.clock()
+	c.used = c.target.pool.cfg.Clock()
 	switch {
 	case c.state == connectivity.Shutdown:
 		return nil, nil, status.Error(codes.Canceled, "the connection is closed")
@@ -188,39 +177,29 @@ func waitsForReady(options []grpc.CallOption) bool {
 // connect retries until it has a link, or calls have stopped, and stays until the link has ended.
 func (c *channel) connect() {
 	for pause := reconnectFirst; ; pause = min(pause*8/5, reconnectLongest) {
-		l, err := c.how.connect(c.life)
+		l, err := c.open()
 		if err == nil {
-			again := c.again
+			c.target.pool.cfg.Meter.connected(c.again)
 			c.again = true
-			if c.how.linked != nil {
-				c.how.linked(again)
-			}
-			c.set(connectivity.Ready, l, nil)
+			c.setState(connectivity.Ready, l, nil)
 			c.stay(l)
 			return
 		}
-		c.set(connectivity.TransientFailure, nil, connectError{status.Newf(codes.Unavailable, "connect to %s: %v", c.how.address, err), err})
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-c.life.Done():
-			timer.Stop()
-			return
-		}
-		if !c.isUsed() {
+		c.setState(connectivity.TransientFailure, nil, connectError{status.Newf(codes.Unavailable, "connect to %s: %v", c.target.address, err), err})
+		if sleep(c.life, pause); c.life.Err() != nil || !c.isUsed() {
 			return
 		}
 	}
 }
 
 type connectError struct {
-	*status.Status
-	cause error
+	status *status.Status
+	cause  error
 }
 
-func (e connectError) Error() string              { return e.Err().Error() }
+func (e connectError) Error() string              { return e.status.Err().Error() }
 func (e connectError) Unwrap() error              { return e.cause }
-func (e connectError) GRPCStatus() *status.Status { return e.Status }
+func (e connectError) GRPCStatus() *status.Status { return e.status }
 
 // stay returns when a link has ended. Close breaks it, even while its last calls are answered.
 func (c *channel) stay(l link) {
@@ -230,7 +209,7 @@ func (c *channel) stay(l link) {
 		l.Close()
 	})
 	<-l.Left()
-	c.set(connectivity.Idle, nil, nil)
+	c.setState(connectivity.Idle, nil, nil)
 	//mutant: if stop() { l.Wait(); return }; l.Wait()
 	l.Wait()
 	if !stop() {
@@ -242,21 +221,23 @@ func (c *channel) stay(l link) {
 func (c *channel) isUsed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.how.clock().Sub(c.used) < idleTimeout || c.state == connectivity.Shutdown {
+	if c.target.pool.cfg.Clock().Sub(c.used) < idleTimeout || c.state == connectivity.Shutdown {
 		return true
 	}
 	c.become(connectivity.Idle, nil, nil)
 	return false
 }
 
-func (h linking) connect(ctx context.Context) (link, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no connection within %v", h.timeout))
+// open connects, and identifies the client.
+func (c *channel) open() (link, error) {
+	p := c.target.pool
+	ctx, cancel := context.WithTimeoutCause(c.life, p.cfg.DialTimeout, fmt.Errorf("no connection within %v", p.cfg.DialTimeout))
 	defer cancel()
-	l, err := h.open(ctx)
-	if err != nil || h.introduce == nil {
-		return l, err
+	l, err := c.openLink(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err := h.introduce(ctx, l); err != nil {
+	if err := p.encryption.introduce(ctx, l); err != nil {
 		l.Close()
 		l.Wait()
 		return nil, err
@@ -264,21 +245,43 @@ func (h linking) connect(ctx context.Context) (link, error) {
 	return l, nil
 }
 
-func (h linking) open(ctx context.Context) (link, error) {
-	conn, err := h.dial(ctx, h.address)
+func (c *channel) openLink(ctx context.Context) (link, error) {
+	conn, err := c.target.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
+	c.noteHeard()
 	//mutant: l, err := (*frames.Link)(nil), frames.ErrOtherProtocol; _ = conn.Close()
-	l, err := frames.Open(ctx, conn, h.frames)
-	if errors.Is(err, frames.ErrHTTP) {
+	l, err := frames.Open(ctx, conn, c.target.pool.framesConfig())
+	switch {
+	case errors.Is(err, frames.ErrHTTP):
 		return nil, fmt.Errorf("%w; the port for clients is %d by default, and that of HTTP %d", frames.ErrHTTP, api.DefaultClientPort, api.DefaultHTTPPort)
-	}
-	if errors.Is(err, frames.ErrOtherProtocol) {
-		return h.connectGRPC(ctx)
-	}
-	if err != nil {
-		return nil, err
+	case errors.Is(err, frames.ErrOtherProtocol):
+		return openGRPC(ctx, c.target)
+	case err != nil:
+		return nil, err // a nil *frames.Link would be no nil link
 	}
 	return l, nil
+}
+
+// A request with text that is not UTF-8 cannot be encoded. gRPC reports that with a code after which another
+// attempt may succeed. Here none can, so such a request fails with InvalidArgument, which is an answer.
+
+type textStream struct{ grpc.ClientStream }
+
+func (s textStream) SendMsg(request any) error {
+	return explainText(request, s.ClientStream.SendMsg(request))
+}
+
+// explainText returns err, or an error that names the field of the request that is not UTF-8.
+func explainText(request any, err error) error {
+	//mutant: if status.Code(err) == codes.Internal {
+	if status.Code(err) != codes.Internal {
+		return err
+	}
+	field := chubbypb.NotUTF8(request)
+	if field == "" {
+		return err
+	}
+	return &api.Error{Code: api.InvalidArgument, Message: fmt.Sprintf("the field %q of the request is not valid UTF-8, so it was not sent; give it other text", field)}
 }

@@ -27,9 +27,9 @@ func speaksFrames(c *Client, address string) bool {
 	if err != nil {
 		return false
 	}
-	t.data.conn.mu.Lock()
-	defer t.data.conn.mu.Unlock()
-	_, ok := t.data.conn.link.(*frames.Link)
+	t.data.mu.Lock()
+	defer t.data.mu.Unlock()
+	_, ok := t.data.link.(*frames.Link)
 	return ok
 }
 
@@ -83,16 +83,16 @@ func TestReplicasWithoutFrames(t *testing.T) {
 	})
 }
 
-// dead is a linking to a replica that is not there.
-func dead(f *fake, dials *atomic.Int64) linking {
-	return linking{
-		address: "a:1", timeout: time.Second, clock: f.config().Clock,
-		frames: frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, MaxReply: 1 << 20},
-		dial: func(context.Context, string) (net.Conn, error) {
-			dials.Add(1)
-			return nil, errors.New("nobody is there")
-		},
+// channelBy returns a channel to a replica at a:1, which is connected to by dial.
+func channelBy(t *testing.T, f *fake, timeout time.Duration, dial func(ctx context.Context, address string) (net.Conn, error)) *channel {
+	t.Helper()
+	cfg := f.config()
+	cfg.DialTimeout, cfg.Dialer = timeout, dial
+	one, err := newPool(t.Context(), cfg.withDefaults()).get("a:1")
+	if err != nil {
+		t.Fatal(err)
 	}
+	return one.data.channel
 }
 
 // While a replica cannot be reached, calls fail at once with the reason, and it is tried again
@@ -100,7 +100,10 @@ func dead(f *fake, dials *atomic.Int64) linking {
 func TestChannelThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		var dials atomic.Int64
-		c := newChannel(t.Context(), dead(f, &dials), func() {})
+		c := channelBy(t, f, time.Second, func(context.Context, string) (net.Conn, error) {
+			dials.Add(1)
+			return nil, errors.New("nobody is there")
+		})
 		defer c.Close()
 		for range 100 {
 			began := time.Now()
@@ -127,14 +130,10 @@ func TestChannelThatFails(t *testing.T) {
 // A call that waits for a connection ends with its context, and with the channel.
 func TestChannelThatWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		var dials atomic.Int64
-		how := dead(f, &dials)
-		how.dial = func(ctx context.Context, _ string) (net.Conn, error) {
+		c := channelBy(t, f, time.Minute, func(ctx context.Context, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
-		}
-		how.timeout = time.Minute
-		c := newChannel(t.Context(), how, func() {})
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := c.Invoke(ctx, "/x/y", nil, nil); status.Code(err) != codes.DeadlineExceeded {
@@ -156,8 +155,7 @@ func TestChannelSendsAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.upgrade(false)
 		var dials atomic.Int64
-		how := dead(f, &dials)
-		how.dial = func(ctx context.Context, address string) (net.Conn, error) {
+		c := channelBy(t, f, time.Second, func(ctx context.Context, address string) (net.Conn, error) {
 			if dials.Add(1) > 1 {
 				return f.dial(ctx, address)
 			}
@@ -167,14 +165,15 @@ func TestChannelSendsAgain(t *testing.T) {
 				_, _ = io.ReadFull(theirs, hello)
 				binary.BigEndian.PutUint32(hello[16:], 10)
 				_, _ = theirs.Write(hello)
-				_, _ = io.ReadFull(theirs, make([]byte, frames.HeaderSize))
+				var head [frames.HeaderSize]byte
+				_, _ = io.ReadFull(theirs, head[:])
+				_, _ = io.CopyN(io.Discard, theirs, int64(frames.ParseHeader(&head).Length))
 				go func() { _, _ = io.Copy(io.Discard, theirs) }()
 				_, _ = theirs.Write(frames.Header{Kind: frames.KindLeave}.Append(nil))
 				_ = theirs.Close()
 			}()
 			return ours, nil
-		}
-		c := newChannel(t.Context(), how, func() {})
+		})
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -188,10 +187,7 @@ func TestChannelSendsAgain(t *testing.T) {
 // and answers none: they fail.
 func TestChannelIsClosedWhileAReplicaLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		var dials atomic.Int64
-		how := dead(f, &dials)
 		ours, theirs := net.Pipe()
-		how.dial = func(context.Context, string) (net.Conn, error) { return ours, nil }
 		go func() { // says hello, takes a call, leaves, and answers nothing but pings
 			hello := make([]byte, frames.HelloSize)
 			_, _ = io.ReadFull(theirs, hello)
@@ -212,7 +208,7 @@ func TestChannelIsClosedWhileAReplicaLeaves(t *testing.T) {
 				}
 			}
 		}()
-		c := newChannel(t.Context(), how, func() {})
+		c := channelBy(t, f, time.Second, func(context.Context, string) (net.Conn, error) { return ours, nil })
 		done := make(chan error, 1)
 		go func() {
 			_, err := chubbypb.NewCellClient(c).Locate(t.Context(), &chubbypb.LocateRequest{})

@@ -70,7 +70,7 @@ const (
 // node.
 //
 // Its methods may be called from several goroutines. It has a goroutine and a handle for each watched lock,
-// and a goroutine for each sequencer with a pending question. Close it before its Client or after.
+// and one or two for each sequencer with a pending question. Close it before its Client or after.
 type CachingChecker struct {
 	client   *Client
 	maxAge   time.Duration
@@ -83,7 +83,7 @@ type CachingChecker struct {
 	// mu guards what follows, the checks and the locks. notifier.mu may be taken under it.
 	mu       sync.Mutex
 	closed   bool
-	inflight map[sequencer.Sequencer]*inflightChecks // each has a goroutine
+	newest   map[sequencer.Sequencer]*check // not answered yet; each has a goroutine, and that before it
 	locks    map[api.Path]*checkedLock
 	recent   *list.List // of *checkedLock, most recent first
 	watchers int        // goroutines that watch a lock; at most maxLocks
@@ -110,7 +110,7 @@ func (c *Client) CachingChecker(maxAge time.Duration) (*CachingChecker, error) {
 		client:   c,
 		maxAge:   maxAge,
 		maxLocks: maxCheckedLocks,
-		inflight: map[sequencer.Sequencer]*inflightChecks{},
+		newest:   map[sequencer.Sequencer]*check{},
 		locks:    map[api.Path]*checkedLock{},
 		recent:   list.New(),
 	}

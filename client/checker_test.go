@@ -210,7 +210,7 @@ func TestCheckerClose(t *testing.T) {
 			t.Errorf("after its time: %v", err)
 		}
 		synctest.Wait()
-		if len(k.inflight) != 0 {
+		if len(k.newest) != 0 {
 			t.Error("nobody waits, and the call goes on")
 		}
 		waits := make(chan error)

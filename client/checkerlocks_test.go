@@ -102,8 +102,8 @@ func TestCheckerForgets(t *testing.T) {
 			t.Errorf("%+v, %d handles", stats, open)
 		}
 		k.Close()
-		if open := f.state().handles; open != 0 || k.watchers != 0 || len(k.inflight) != 0 {
-			t.Errorf("%d handles are left, %d goroutines, %d questions", open, k.watchers, len(k.inflight))
+		if open := f.state().handles; open != 0 || k.watchers != 0 || len(k.newest) != 0 {
+			t.Errorf("%d handles are left, %d goroutines, %d questions", open, k.watchers, len(k.newest))
 		}
 		closeClient(t, c)
 	})

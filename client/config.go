@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -124,24 +125,10 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.Cell == "" {
-		c.Cell = api.LocalCell
-	}
-	if c.Lease == 0 {
-		c.Lease = api.DefaultLease
-	}
-	if c.Grace == 0 {
-		c.Grace = api.DefaultGrace
-	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = defaultDialTimeout
-	}
-	if c.CallTimeout == 0 {
-		c.CallTimeout = defaultCallTimeout
-	}
-	if c.CacheSize == 0 {
-		c.CacheSize = defaultCacheSize
-	}
+	c.Cell = cmp.Or(c.Cell, api.LocalCell)
+	c.Lease, c.Grace = cmp.Or(c.Lease, api.DefaultLease), cmp.Or(c.Grace, api.DefaultGrace)
+	c.DialTimeout, c.CallTimeout = cmp.Or(c.DialTimeout, defaultDialTimeout), cmp.Or(c.CallTimeout, defaultCallTimeout)
+	c.CacheSize = cmp.Or(c.CacheSize, defaultCacheSize)
 	if c.Clock == nil {
 		c.Clock = func() session.Instant { return session.Instant(bootclock.Now()) }
 	}
@@ -157,39 +144,21 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func cacheLimit(c Config) int {
-	if c.NoCache {
-		return 0
-	}
-	return c.CacheSize
-}
-
 func (c Config) validate() error {
 	var faults []error
-	if !api.ValidCell(c.Cell) {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "Cell %q is no cell's name: want letters, digits, '-', '_' and '.'", c.Cell))
+	refuse := func(is bool, format string, args ...any) {
+		if is {
+			faults = append(faults, api.Errorf(api.InvalidArgument, format, args...))
+		}
 	}
-	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "Lease is %v; want %v to %v", c.Lease, api.MinLease, api.MaxLease))
-	}
-	if c.Grace < 0 {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "Grace is %v; it cannot be negative", c.Grace))
-	}
-	if c.CacheSize < 0 {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "CacheSize is %d; it cannot be negative: NoCache is for none", c.CacheSize))
-	}
-	if c.DialTimeout < 0 || c.CallTimeout < 0 {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "DialTimeout is %v and CallTimeout %v; neither can be negative", c.DialTimeout, c.CallTimeout))
-	}
-	if c.NoTLS && (c.TLS != (TLSFiles{}) || c.Credentials != nil) {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "NoTLS is set, and TLS or Credentials are, too: which of them counts?"))
-	}
-	if c.RefusedFor < 0 {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "RefusedFor is %v; it cannot be negative", c.RefusedFor))
-	}
-	if len(c.As) > api.MaxPrincipal {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "As is %d bytes long; at most %d are allowed", len(c.As), api.MaxPrincipal))
-	}
+	refuse(!api.ValidCell(c.Cell), "Cell %q is no cell's name: want letters, digits, '-', '_' and '.'", c.Cell)
+	refuse(c.Lease < api.MinLease || c.Lease > api.MaxLease, "Lease is %v; want %v to %v", c.Lease, api.MinLease, api.MaxLease)
+	refuse(c.Grace < 0, "Grace is %v; it cannot be negative", c.Grace)
+	refuse(c.CacheSize < 0, "CacheSize is %d; it cannot be negative: NoCache is for none", c.CacheSize)
+	refuse(c.DialTimeout < 0 || c.CallTimeout < 0, "DialTimeout is %v and CallTimeout %v; neither can be negative", c.DialTimeout, c.CallTimeout)
+	refuse(c.NoTLS && (c.TLS != (TLSFiles{}) || c.Credentials != nil), "NoTLS is set, and TLS or Credentials are, too: which of them counts?")
+	refuse(c.RefusedFor < 0, "RefusedFor is %v; it cannot be negative", c.RefusedFor)
+	refuse(len(c.As) > api.MaxPrincipal, "As is %d bytes long; at most %d are allowed", len(c.As), api.MaxPrincipal)
 	for _, server := range c.Servers {
 		if _, err := withPort(server); err != nil {
 			faults = append(faults, err)
@@ -197,3 +166,5 @@ func (c Config) validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+func rootPath(c Config) string { return "/" + api.Root + "/" + c.Cell }

@@ -89,19 +89,16 @@ const (
 const maxHops = 3
 
 // dispatch makes attempts until a definite answer, or until ctx or the session ends.
-func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
+func (d *dispatcher) dispatch(ctx context.Context, k call) (result outcome, err error) {
 	k.request = d.requests.Add(1)
 	began := d.cfg.Meter.start(d.cfg.Clock)
-	result, err := d.repeat(ctx, k)
+	if d.cfg.Tracer != nil {
+		result, err = d.dispatchTraced(ctx, k)
+	} else {
+		result, err = d.dispatchUntraced(ctx, k)
+	}
 	d.cfg.Meter.called(k.op, d.cfg.Clock, began, err)
 	return result, withRequest(err, k.request)
-}
-
-func (d *dispatcher) repeat(ctx context.Context, k call) (outcome, error) {
-	if d.cfg.Tracer != nil {
-		return d.dispatchTraced(ctx, k)
-	}
-	return d.dispatchUntraced(ctx, k)
 }
 
 func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, error) {
@@ -152,7 +149,7 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 		case v == verdictFollow && d.locator.redirect(t, e.Master) && hops%maxHops != 0:
 			hops++
 			continue
-		case v == verdictStaleEpoch && k.session != nil && k.session.awaitEpochAfter(ctx, caller.GetEpoch()):
+		case v == verdictStaleEpoch && k.session != nil && awaitEpochAfter(ctx, k.session, caller.GetEpoch()):
 			continue
 		case v == verdictUncertain:
 			result = outcomeUncertain
@@ -179,17 +176,25 @@ func (d *dispatcher) admitNow(ctx context.Context, k call, s slots) (t *target, 
 	return t, caller
 }
 
-// admit is awaitReady, and waits until the limits allow an attempt. CallTimeout counts from then, so the wait
-// is neither a silent master's nor an attempt that may have taken effect. No call keeps a slot while it waits
-// for its session or for a master, as sessions share the limits. Without an error, the caller gives the slots
-// back after the attempt.
+// admit waits for a master, for a safe session, and until the limits allow an attempt. CallTimeout counts from
+// then, so the wait is neither a silent master's nor an attempt that may have taken effect. No call keeps a slot
+// while it waits for its session or for a master, as sessions share the limits. Without an error, the caller gives
+// the slots back after the attempt.
 func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller, err error) {
-	for {
-		if t, caller, err = d.awaitReady(ctx, k); err != nil {
+	for ctx.Err() == nil {
+		if t, err = d.locator.locate(ctx); err != nil {
 			return nil, nil, err
 		}
-		waited, err := s.take(ctx)
-		if err != nil {
+		var waited bool
+		if k.session != nil { // it comes last: act directly after reading the clock
+			if caller, waited, err = k.session.awaitSafe(ctx); err != nil {
+				return nil, nil, err
+			}
+			if waited {
+				continue
+			}
+		}
+		if waited, err = s.take(ctx); err != nil {
 			return nil, nil, err
 		}
 		if !waited {
@@ -201,26 +206,10 @@ func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, cal
 		}
 		s.leave()
 	}
+	return nil, nil, contextError(ctx)
 }
 
-func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb.Caller, error) {
-	if ctx.Err() != nil {
-		return nil, nil, contextError(ctx)
-	}
-	for {
-		t, err := d.locator.locate(ctx)
-		if err != nil || k.session == nil {
-			return t, nil, err
-		}
-		// The session comes last: act directly after reading the clock.
-		caller, waited, err := k.session.awaitSafe(ctx)
-		if err != nil || !waited {
-			return t, caller, err
-		}
-	}
-}
-
-// readyNow is awaitReady without a wait: t is nil if awaitReady would wait or fail.
+// readyNow returns the master and the Caller for a request; t is nil if one would have to be waited for.
 func (d *dispatcher) readyNow(k call) (t *target, caller *chubbypb.Caller) {
 	if t = d.locator.ready(); t == nil || k.session == nil {
 		return t, nil
@@ -249,7 +238,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}
 	if !k.noTimeout {
-		defer d.watchAnswer(ctx, t).answered()
+		defer d.watchAnswer(t).endWatch()
 	}
 	if caller == nil {
 		caller = &chubbypb.Caller{}
@@ -272,16 +261,11 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	return t.withVersion(ctx, e), ctx.Err() != nil
 }
 
-// lateAfter is how long a call may lack an answer before the client asks the replicas for another master. A
-// healthy master answers sooner, even if it waits for a disk, and an election takes less.
-const lateAfter = time.Second
-
 // answerWatch watches an unanswered call to a target. A stopped machine, or one without power or network,
 // closes no connection: calls to it would wait for CallTimeout. So when the answer is late, the client looks
 // for the master meanwhile. Another master cancels all calls to the target; the same one was only slow.
 type answerWatch struct {
 	locator *locator
-	ctx     context.Context //nolint:containedctx // of the call
 	target  *target
 	timer   *time.Timer
 
@@ -290,23 +274,23 @@ type answerWatch struct {
 	done   bool
 }
 
-// watchAnswer begins to watch a call to t. The caller must call answered.
-func (d *dispatcher) watchAnswer(ctx context.Context, t *target) *answerWatch {
-	w := &answerWatch{locator: d.locator, ctx: ctx, target: t}
-	w.timer = time.AfterFunc(lateAfter, w.late) // late does not read it
+// watchAnswer begins to watch a call to t. The caller must call endWatch.
+func (d *dispatcher) watchAnswer(t *target) *answerWatch {
+	w := &answerWatch{locator: d.locator, target: t}
+	w.timer = time.AfterFunc(lateAfter, w.searchMeanwhile) // searchMeanwhile does not read it
 	return w
 }
 
-func (w *answerWatch) late() {
+func (w *answerWatch) searchMeanwhile() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.done {
-		w.joined = w.locator.joinSearch(w.ctx, w.target)
+		w.joined = w.locator.joinSearch(w.target)
 	}
 }
 
-// answered ends the watch: the answer has arrived, or the call was abandoned. A second call does nothing.
-func (w *answerWatch) answered() {
+// endWatch ends the watch: the answer has arrived, or the call was abandoned. A second call does nothing.
+func (w *answerWatch) endWatch() {
 	if w.timer.Stop() {
 		return
 	}

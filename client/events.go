@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/chubbylock/chubby/api"
@@ -25,7 +26,11 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	}
 	for {
 		if ctx.Err() != nil {
-			return api.Event{}, h.noEventError(ctx, op)
+			message := "nothing was told in that time"
+			if errors.Is(ctx.Err(), context.Canceled) {
+				message = "the wait was given up"
+			}
+			return api.Event{}, &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: h.path, Message: message, Err: contextError(ctx)}
 		}
 		why := h.client.session.errIfGone() // before takeEvent, which then finds all earlier events
 		e, news, broken := h.takeEvent()
@@ -43,14 +48,6 @@ func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-func (h *Handle) noEventError(ctx context.Context, op string) error {
-	e := &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: h.path, Message: "nothing was told in that time", Err: contextError(ctx)}
-	if e.Code == api.Cancelled {
-		e.Message = "the wait was given up"
-	}
-	return e
 }
 
 // Events ranges over the results of Next. The last pair is a zero Event and the final error.

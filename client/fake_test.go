@@ -174,7 +174,7 @@ func (f *fake) serve(address string, most int) {
 	}
 	framed := frames.NewServer(frames.ServerConfig{
 		Times:    frames.Times{Ping: time.Hour, Timeout: time.Hour, Idle: time.Hour},
-		MaxCalls: most, MaxRequest: api.MaxMessage, Unary: f.unary(address), Stream: f.stream(address),
+		MaxCalls: most, MaxRequest: api.MaxMessage, Serve: f.framed(address),
 	})
 	if !f.old {
 		options = append(options, grpc.Creds(framed.Credentials()))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -108,4 +109,14 @@ func (f *fake) keepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest, asid
 	}
 	s.told, s.owed = s.sequence, s.sequence
 	return reply, nil
+}
+
+// framed intercepts the calls that come in frames as those over gRPC.
+func (f *fake) framed(address string) func(*frames.Method, grpc.ServerStream) (any, error) {
+	return func(m *frames.Method, stream grpc.ServerStream) (any, error) {
+		if m.Unary != nil {
+			return m.Call(stream, f.unary(address))
+		}
+		return nil, f.stream(address)(m.Impl, stream, &grpc.StreamServerInfo{FullMethod: m.Name, IsServerStream: true}, m.Stream)
+	}
 }

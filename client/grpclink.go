@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,13 +20,13 @@ type grpcLink struct {
 	conn *onceConn
 }
 
-func (h linking) connectGRPC(ctx context.Context) (link, error) {
-	conn, err := h.dial(ctx, h.address)
+func openGRPC(ctx context.Context, t *target) (link, error) {
+	conn, err := t.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := grpcLink{conn: newOnceConn(conn)}
-	l.ClientConn, err = grpc.NewClient("passthrough:///"+h.address, slices.Concat(h.grpc, []grpc.DialOption{grpc.WithContextDialer(l.conn.take)})...)
+	l.ClientConn, err = grpc.NewClient("passthrough:///"+t.address, append(t.pool.grpcOptions(), grpc.WithContextDialer(l.conn.take))...)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

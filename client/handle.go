@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,19 +27,19 @@ type Handle struct {
 	reads        bool            // opened to read
 	watches      bool            // opened for events
 	openedFor    openKey         // another Open must ask for the same to get this handle after Close
-	shareable    bool            // another Open may get this handle after Close
 	poisonCtx    context.Context //nolint:containedctx // of the handle: ended by Poison
 	endPoisonCtx context.CancelCauseFunc
 
 	// mu guards what follows. Lock.mu, sessionState.mu and the mutexes under it may be taken under mu.
 	mu              sync.Mutex
-	token           []byte        // names the handle in requests; nil until open
-	boundToken      []byte        // the same, bound to a sequencer, or nil
-	knownInEpoch    api.Epoch     // of the newest master that knows the handle
-	unusable        *api.Error    // why no call can succeed any more, or nil
-	closed          bool          // Close was called
-	lock            *Lock         // held through this handle, or lost and not yet released
-	lost            lostLock      // the last lost lock
+	token           []byte         // names the handle in requests; nil until open
+	boundToken      []byte         // the same, bound to a sequencer, or nil
+	knownInEpoch    api.Epoch      // of the newest master that knows the handle
+	unusable        *api.Error     // why no call can succeed any more, or nil
+	closed          bool           // Close was called
+	lock            *Lock          // held through this handle, or lost and not yet released
+	lostGeneration  api.Generation // no lock of this or a lower generation is held any more: the last lost one
+	lostReason      string
 	kept            keptLock      // a lock kept after its release
 	events          []api.Event   // not yet taken by Next; at most api.MaxEventQueue
 	pendingConflict *api.Event    // another client wants the lock: queue this after presenting the handle
@@ -52,12 +53,6 @@ type Handle struct {
 	cacheRights uint64   // cache.rightsChanges when the handle was opened
 }
 
-// lostLock is a lock that was taken away: no lock of this or a lower generation is held any more.
-type lostLock struct {
-	generation api.Generation
-	reason     string
-}
-
 func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 	h := &Handle{
 		client:  c,
@@ -68,7 +63,7 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 		watches: len(opts.Events) > 0,
 		kept:    keptLock{wanted: opts.CacheLock, tellsConflicts: slices.Contains(opts.Events, api.EventConflictingLock)},
 	}
-	h.openedFor, h.shareable = opts.openKey()
+	h.openedFor = opts.openKey()
 	h.poisonCtx, h.endPoisonCtx = context.WithCancelCause(context.WithoutCancel(c.session.ended))
 	return h
 }
@@ -112,13 +107,13 @@ func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, re
 	if current := cmp.Or(l, h.kept.idle); generation == 0 && current != nil {
 		generation = current.seq.Generation
 	}
-	if generation > h.lost.generation {
-		h.lost = lostLock{generation: generation, reason: text}
+	if generation > h.lostGeneration {
+		h.lostGeneration, h.lostReason = generation, text
 	}
-	if l != nil && (l.seq.Generation > h.lost.generation || l.isReleased()) {
+	if l != nil && (l.seq.Generation > h.lostGeneration || l.isReleased()) {
 		l = nil
 	}
-	h.kept.forget(h.lost.generation)
+	h.kept.forget(h.lostGeneration)
 	if l != nil && l.markTaken(text) && h.unusable == nil {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Reason: reason, Explanation: explanation})
 	}
@@ -149,7 +144,7 @@ func (h *Handle) Close(ctx context.Context) error {
 	}
 	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()
-	err := h.client.closeHandle(ctx, h)
+	err := h.client.mutate(ctx, mutation{op: "close", path: h.path, send: closeSender(h.currentToken()), mustComplete: true})
 	h.client.handles.remove(h)
 	var e *api.Error
 	if errors.As(err, &e) && isAlreadyClosed(e.Code) {
@@ -190,18 +185,143 @@ func isAlreadyClosed(c api.Code) bool {
 	return false
 }
 
-func (c *Client) closeHandle(ctx context.Context, h *Handle) error {
-	send := closeSender(h.currentToken())
-	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,
-		settle: func(ctx context.Context, number uint64) {
-			_ = c.sendUntilAnswered(ctx, "close", h.path, number, classCleanup, send)
-		}})
-}
-
 func closeSender(handle []byte) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		//mutant: _, err := t.data.chubby.CloseHandle(ctx, &chubbypb.CloseHandleRequest{Caller: caller, Mutation: m, Handle: handle})
 		_, err := t.control().chubby.CloseHandle(ctx, &chubbypb.CloseHandleRequest{Caller: caller, Mutation: m, Handle: handle})
 		return err
 	}
+}
+
+// handleTable has the handles of a session by id, as events name them.
+type handleTable struct {
+	mu   sync.Mutex // guards byID; take no mutex under it
+	byID map[api.HandleID]*Handle
+}
+
+func newHandleTable() *handleTable { return &handleTable{byID: map[api.HandleID]*Handle{}} }
+
+func (t *handleTable) get(id api.HandleID) *Handle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id]
+}
+
+func (t *handleTable) put(h *Handle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[h.id] = h
+}
+
+// remove removes a handle, unless a later Open got the same one of the cell: events are for that one then.
+func (t *handleTable) remove(h *Handle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[h.id] == h {
+		delete(t.byID, h.id)
+	}
+}
+
+func (t *handleTable) all() []*Handle {
+	t.mu.Lock()
+	list := slices.Collect(maps.Values(t.byID))
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b *Handle) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
+
+func (t *handleTable) count() (handles, events int) {
+	for _, h := range t.all() {
+		handles++
+		h.mu.Lock()
+		events += len(h.events)
+		h.mu.Unlock()
+	}
+	return handles, events
+}
+
+// unreleasedLocks returns the locks not released by their owners, lost ones too.
+func (t *handleTable) unreleasedLocks() []*Lock {
+	var list []*Lock
+	for _, h := range t.all() {
+		h.mu.Lock()
+		l := h.lock
+		h.mu.Unlock()
+		if l != nil && !l.isReleased() {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+func (t *handleTable) endedUnreleasedLocks() []*Lock {
+	return slices.DeleteFunc(t.unreleasedLocks(), func(l *Lock) bool { return l.ctx.Err() == nil })
+}
+
+// Poison makes every operation on the handle fail at once, with HandleClosed that wraps Poisoned: pending
+// ones, in any goroutine, and later ones. It closes nothing (Chubby §2.6): the node stays open and a lock
+// held until Close, which must still be called and works, as does Release of the lock. Operations that had
+// begun are settled in the background, as after the end of their contexts.
+func (h *Handle) Poison() {
+	why := &api.Error{Code: api.HandleClosed, Err: Poisoned, Message: "this handle was poisoned; close it, and open the node again"}
+	h.mu.Lock()
+	if h.unusable == nil {
+		h.unusable = why
+	}
+	h.wakeWaiters()
+	h.mu.Unlock()
+	h.endPoisonCtx(Poisoned)
+}
+
+// beginCall begins a call on the handle, unless none can succeed any more. Its context ends with ctx or when
+// the handle is poisoned. Until leave is called, Close does not park the handle for another Open, which would
+// change the rest of this call.
+func (h *Handle) beginCall(ctx context.Context, op string) (within context.Context, leave context.CancelFunc, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.unusable != nil {
+		return nil, nil, withOperation(h.unusable, op, h.path)
+	}
+	h.callsInFlight++
+	within, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.poisonCtx, func() { cancel(context.Cause(h.poisonCtx)) })
+	return within, func() {
+		stop()
+		cancel(nil)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.callsInFlight--
+	}, nil
+}
+
+func (h *Handle) poisonedError(op string, err error) error {
+	if !errors.Is(err, Poisoned) || errors.Is(err, api.HandleClosed) {
+		return err
+	}
+	message := "this handle was poisoned while the operation waited"
+	if errors.Is(err, api.Uncertain) {
+		message += "; it may or may not have been done, and if not, it will not be"
+	}
+	return &api.Error{Code: api.HandleClosed, Op: op, Path: h.path, Err: Poisoned, Message: message}
+}
+
+func (h *Handle) currentToken() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.currentTokenLocked()
+}
+
+func (h *Handle) currentTokenLocked() []byte {
+	if h.boundToken != nil {
+		return h.boundToken
+	}
+	return h.token
+}
+
+// openToken returns the handle's token without a sequencer: the library's questions must not fail when the
+// bound lock is lost.
+func (h *Handle) openToken() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.token
 }

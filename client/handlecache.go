@@ -27,18 +27,17 @@ func (h *Handle) isPlain() bool {
 
 func (h *Handle) cacheRead(f *fetch, epoch uint64, cacheable bool, set func(*entry)) {
 	if cacheable && h.isPlain() {
-		_, closing := h.client.cache.store(f, api.Epoch(epoch), set)
-		h.client.closeIdleHandles(closing)
+		h.client.cache.store(f, api.Epoch(epoch), set)
 	}
 }
 
 func (c *Client) invalidatePath(path string) {
 	p, err := api.ParsePath(path)
 	if err != nil {
-		c.closeIdleHandles(c.cache.flush(0)) // as the intended name is unknown
+		c.cache.flush(0) // as the intended name is unknown
 		return
 	}
-	c.closeIdleHandles(c.cache.invalidate(p.Name()))
+	c.cache.invalidate(p.Name())
 }
 
 func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
@@ -56,14 +55,13 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 	if !reply.GetCacheable() {
 		return
 	}
-	from, closing := h.client.cache.store(f, epoch, func(e *entry) {
+	from := h.client.cache.store(f, epoch, func(e *entry) {
 		e.stat, e.absentError = &stat, nil
 		if reply.GetReusable() && h.reads {
 			e.readable = f.rightsChanges + 1
 		}
 	})
-	h.client.closeIdleHandles(closing)
-	if reply.GetReusable() && !stat.Ephemeral && h.shareable {
+	if reply.GetReusable() && !stat.Ephemeral && h.openedFor.shared {
 		h.mu.Lock()
 		h.cacheEntry, h.cacheRights = from, f.rightsChanges
 		h.mu.Unlock()
@@ -73,7 +71,76 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 func (c *Client) cacheAbsence(f *fetch, epoch api.Epoch, err error) {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {
-		_, closing := c.cache.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError, kept.readable = e, 0 })
-		c.closeIdleHandles(closing)
+		c.cache.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError, kept.readable = e, 0 })
 	}
+}
+
+// closeIdleHandle has the janitor close an idle handle at the cell. One of an earlier epoch's master is closed
+// already.
+func (c *Client) closeIdleHandle(one idleHandle) {
+	send := closeSender(one.token)
+	known := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+		if api.Epoch(caller.GetEpoch()) != one.epoch {
+			return nil
+		}
+		return send(ctx, t, caller, m)
+	}
+	c.janitor.add(func(ctx context.Context) { c.giveBack(ctx, "close", rootPath(c.cell.cfg), known) })
+}
+
+// openKey returns what another Open must ask for to share a handle with these options. None shares a handle with
+// events, CacheLock or NoCache, or of an Open that requires an absent node.
+func (o OpenOptions) openKey() openKey {
+	return openKey{
+		shared: len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory),
+		read:   o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay), noCache: o.NoCache,
+	}
+}
+
+// openFromCache answers an Open from the cache: with an idle handle, or because the node is known to be
+// absent (Chubby §2.7). ok is false if the cell must be asked.
+func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, ok bool, err error) {
+	key := opts.openKey()
+	var absent *api.Error
+	var from *entry
+	var idle *idleHandle
+	if opts.NoCache {
+		return nil, false, nil
+	}
+	hit := fromCache(ctx, c, func(now session.Instant) (is finding) {
+		if opts.Create == Existing {
+			if absent, is = c.cache.absentErrorOf(now, p.Name()); is != foundNothing {
+				return is
+			}
+		}
+		if !key.shared {
+			return foundNothing
+		}
+		from, idle, is = c.cache.takeIdle(now, p.Name(), key)
+		return is
+	})
+	switch {
+	case !hit:
+		return nil, false, nil
+	case absent != nil && absent.Path != p.String(): // the absent node was opened by another name of the cell
+		return nil, true, &api.Error{Code: absent.Code, Op: absent.Op, Path: p.String(), Replica: absent.Replica, Message: absent.Message}
+	case absent != nil:
+		return nil, true, absent
+	}
+	h = newHandle(c, p, opts)
+	h.id, h.token, h.opened.Instance = idle.id, idle.token, idle.instance
+	h.cacheEntry, h.cacheRights = from, idle.rightsChanges
+	c.handles.put(h)
+	return h, true, nil
+}
+
+// park keeps a handle closed by its owner as an idle handle, and reports whether it does: not after a lock
+// request through the handle, or with a pending call, as only the open handle may remain at the cell.
+func (h *Handle) park() bool {
+	h.mu.Lock()
+	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.opened.Instance, rightsChanges: h.cacheRights}
+	used := h.lockRequested || h.boundToken != nil || h.callsInFlight > 0
+	h.mu.Unlock()
+	one.epoch = h.client.Epoch()
+	return from != nil && !used && h.client.State() == session.Safe && h.client.cache.park(from, h.openedFor, one)
 }

@@ -154,16 +154,18 @@ func TestIdleHandlesWhileRightsChange(t *testing.T) {
 	names := []api.Name{api.ACLDir + "/staff", api.ACLDir}
 	c.beginChange(names, nil)
 	f := c.beginFetch(cachedName)
-	e, _ := c.store(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
+	e := c.store(f, 4, func(e *entry) { e.stat = &api.Stat{Instance: 1} })
 	if !c.park(e, key, idleHandle{token: []byte("t"), rightsChanges: f.rightsChanges, epoch: 4}) {
 		t.Fatal("not kept")
 	}
-	if _, idle, _, _ := c.takeIdle(0, cachedName, key); idle != nil {
+	if _, idle, _ := c.takeIdle(0, cachedName, key); idle != nil {
 		t.Error("used during the change")
 	}
 	c.endChange(names, effectContents)
-	if _, idle, closing, _ := c.takeIdle(0, cachedName, key); idle != nil || len(closing) != 1 {
-		t.Errorf("used after the change: %v, %d to be closed", idle != nil, len(closing))
+	closed := 0
+	c.discard = func(idleHandle) { closed++ }
+	if _, idle, _ := c.takeIdle(0, cachedName, key); idle != nil || closed != 1 {
+		t.Errorf("used after the change: %v, %d were closed", idle != nil, closed)
 	}
 }
 

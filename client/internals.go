@@ -15,7 +15,7 @@ package client
 //   - runAudits asks about held locks, and presents handles after a fail-over, with up to four more at the
 //     time;
 //   - notifier.deliverAll calls OnState and writes the log;
-//   - cacheRenewer.renewCacheLeases asks for cache leases.
+//   - renewCacheLeases asks for cache leases.
 //
 // Cell.Close waits for those of a Cell, however many sessions it has:
 //
@@ -25,7 +25,7 @@ package client
 //     closing.
 //
 // Cell.Status and Cell.Members wait for one for each replica that they ask. CachingChecker.Close waits for
-// one for each watched lock, and one for each sequencer in question. Renew and handles have no goroutines.
+// one for each watched lock, and two at most for each sequencer in question. Renew and handles have no goroutines.
 //
 // A connection has one that connects and waits for its end, one that reads, and one that writes while data is
 // pending. Closing the connection waits for them. One over gRPC has some more, which end at its close.
@@ -39,32 +39,15 @@ package client
 //	Handle.mu > Lock.mu
 //	Handle.mu > sessionState.mu
 //	Handle.mu > janitor.mu
-//	sessionState.mu > cache.mu
+//	sessionState.mu > cache.mu > janitor.mu
 //	sessionState.mu > janitor.mu
 //	sessionState.mu > locator.mu
 //	sessionState.mu > notifier.mu
 //	CachingChecker.mu > notifier.mu
-//	requestNumbers.mu > queuePlaces.mu
 //	answerWatch.mu > locator.mu > target.mu
 //	pool.mu > target.mu
 //	pool.mu > channel.mu
 //
-// What each guards:
-//
-//   - Handle.mu: the tokens of a handle, its lock, its queue of events, and whether calls on it can succeed;
-//   - Lock.mu: whether a lock was taken away, given up or released;
-//   - sessionState.mu: the lease, the epoch, the state of the session, and the deadlines of its locks;
-//   - cache.mu: the cache and its lease; cacheRenewer.mu: the waiters for a lease; janitor.mu: the abandoned
-//     requests; notifier.mu: the pending calls of notifier; auditor.mu: the next audit;
-//   - handleTable.mu: the handles;
-//   - requestNumbers.mu: the outstanding request numbers of a session; queuePlaces.mu: how many requests of a
-//     Cell are in queues of locks;
-//   - sessionSet.mu: the sessions of a Cell; Keeper.mu: those of a Keeper, and their users;
-//   - locator.mu: the master, the search for it, and the results of searches;
-//   - pool.mu: the replicas with connections; target.mu: the control connection to a replica, and knowledge
-//     of the replica; channel.mu: the state of a connection;
-//   - CachingChecker.mu: its answers, its checks and its watched locks;
-//   - answerWatch.mu: whether a call has joined a search.
-//
-// No mutex is held across a call, a write of the log, or a function of the user. Config.Clock is an
-// exception: it is called with sessionState.mu and others held, and must not call this package.
+// What each guards stands beside it. No mutex is held across a call, a write of the log, or a
+// function of the user. Config.Clock is an exception: it is called with sessionState.mu and others held, and
+// must not call this package.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -26,11 +27,14 @@ type Keeper struct {
 	turn chan struct{} // capacity 1: full while a session is opened, and after Close
 	once sync.Once     // of Close
 
+	forRenew bool       // by Renew: when its functions have returned, the work under the locks has stopped
+	pause    retryPause // before a session that follows a lost one; of who has the turn
+
 	// mu guards what follows; take no mutex under it.
 	mu      sync.Mutex
 	current *keptSession    // or nil
 	lost    []*keptSession  // lost sessions, to be closed; at most maxLost after a session was opened
-	lostAt  session.Instant // when the last loss was found
+	quota   session.Instant // until then the last lost session may count against the quota of its principal; 0 without one
 }
 
 type keptSession struct {
@@ -120,7 +124,7 @@ func (k *Keeper) enter(ctx context.Context) (*keptSession, error) {
 func (k *Keeper) open(ctx context.Context) error {
 	k.closeLost(ctx)
 	k.mu.Lock()
-	there, lost, lostAt := k.current != nil, len(k.lost), k.lostAt
+	there, lost, quota := k.current != nil, len(k.lost), k.quota
 	k.mu.Unlock()
 	switch {
 	case there:
@@ -131,11 +135,10 @@ func (k *Keeper) open(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(k.life, func() { cancel(context.Cause(k.life)) })()
-	if lostAt != 0 {
-		var p retryPause
-		p.wait(ctx) // clients that lost their sessions together should not return together
+	if quota != 0 {
+		k.pause.wait(ctx) // clients that lost their sessions together should not return together
 	}
-	c, err := openNext(ctx, k.cell, lostAt)
+	c, err := openNext(ctx, k.cell, quota)
 	if k.life.Err() != nil {
 		if err == nil {
 			_ = c.Close(ctx) // otherwise it ends with its lease
@@ -159,7 +162,7 @@ func (k *Keeper) leave(ctx context.Context, s *keptSession) {
 	if lost && k.current == s {
 		k.current = nil
 		k.lost = append(k.lost, s)
-		k.lostAt = k.cell.cfg.Clock()
+		k.quota = k.cell.cfg.Clock().Add(maxQuotaWait)
 	}
 	k.mu.Unlock()
 	if lost {
@@ -168,15 +171,20 @@ func (k *Keeper) leave(ctx context.Context, s *keptSession) {
 }
 
 // closeLost closes lost, unused sessions. Close says that the work under their locks has stopped. If the cell
-// waits for that, having ended the session, the program must have released the locks before.
+// waits for that, having ended the session, the program must have released the locks before, or be that of
+// Renew.
 func (k *Keeper) closeLost(ctx context.Context) {
 	k.mu.Lock()
 	unused := slices.DeleteFunc(slices.Clone(k.lost), func(s *keptSession) bool { return s.users > 0 })
 	k.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+	limit := CleanupTime // a caller of Do waits
+	if k.forRenew {
+		limit = maxCloseTime
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	for _, s := range unused {
-		if !s.abandoned.Load() && errors.Is(s.client.Err(), EndedByCell) && len(s.client.handles.unreleasedLocks()) > 0 {
+		if !k.forRenew && !s.abandoned.Load() && errors.Is(s.client.Err(), EndedByCell) && len(s.client.handles.unreleasedLocks()) > 0 {
 			continue
 		}
 		k.mu.Lock()
@@ -195,7 +203,7 @@ func (k *Keeper) Abandon(ctx context.Context) {
 	k.mu.Lock()
 	if k.current != nil {
 		k.lost = append(k.lost, k.current)
-		k.current, k.lostAt = nil, k.cell.cfg.Clock()
+		k.current, k.quota = nil, k.cell.cfg.Clock().Add(maxQuotaWait)
 	}
 	abandoned := slices.Clone(k.lost)
 	k.mu.Unlock()
@@ -240,4 +248,108 @@ func (k *Keeper) Close(ctx context.Context) (err error) {
 
 func (k *Keeper) errorf(code api.Code, cause error, format string, args ...any) error {
 	return &api.Error{Code: code, Op: "keep a session", Path: rootPath(k.cell.cfg), Err: cause, Message: fmt.Sprintf(format, args...)}
+}
+
+// Renew keeps a session open until ctx ends: it opens a new one for each lost one (Chubby §2.8). For each
+// session it calls the functions register, in order: they restore what was lost, by opening files, acquiring
+// locks, creating ephemeral nodes. Their context ends, with the cause, when that session is gone, also after
+// they have returned: use it for work that depends on the session. A function may block until then, for
+// example to campaign and serve; later functions wait for it.
+//
+// Before Renew opens the next session, the context of the last has ended, each function has returned, and its
+// Client was closed. So a function that ignores the end of its context delays everything, which the Logger
+// reports after five seconds, and a function that starts goroutines waits for them. Renew looks for a missing
+// master.
+//
+// It returns
+//   - the error of a function, unless its session was gone at its return: then the next session calls it
+//     again;
+//   - the error of NewSession, if another attempt would not change it. After the loss of a session, Renew
+//     retries QuotaExceeded for two minutes, as the lost session may count until the cell has ended it;
+//   - once ctx has ended, an error that wraps that of ctx: Cancelled, or DeadlineExceeded, or NewSession's
+//     about its search for a master.
+//
+// It never returns nil. By then it has closed the session, which frees its locks, and takes at most 5 s.
+func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context, c *Client) error) error {
+	k, err := Keep(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	k.forRenew = true
+	defer func() { _ = k.Close(context.WithoutCancel(ctx)) }() // otherwise the session ends with its lease
+	return k.Renew(ctx, register...)
+}
+
+// openNext opens a session. It retries while that may succeed: quota says until when a lost one may count
+// against the quota, 0 without one.
+func openNext(ctx context.Context, cell *Cell, quota session.Instant) (*Client, error) {
+	var p retryPause
+	var refused error // of the last attempt
+	for {
+		c, err := cell.NewSession(ctx, cell.cfg.Session())
+		// The new session may have ended before the answer to its creation.
+		again := api.CodeOf(err) == api.SessionExpired || api.CodeOf(err) == api.QuotaExceeded && cell.cfg.Clock() < quota
+		switch {
+		case err == nil:
+			return c, nil
+		case ctx.Err() != nil && refused != nil:
+			return nil, fmt.Errorf("%w; the last answer was: %w", err, refused)
+		case ctx.Err() != nil || !again:
+			return nil, err
+		}
+		refused = err
+		cell.cfg.Logger.WarnContext(ctx, "no session could be opened yet", "cell", cell.cfg.Cell, "error", err)
+		p.wait(ctx)
+	}
+}
+
+// maxQuotaWait is how long a lost session may count against the quota of its principal: the longest lease,
+// and as much again for the cell to end it, also after a fail-over.
+const maxQuotaWait = 2 * api.MaxLease
+
+// tooLong is how long a function of Renew may run after its context before a log line.
+const tooLong = 5 * time.Second
+
+// callRegistered calls a function of Renew. It logs a function that runs on after its context, and so delays
+// the next session and the return of Renew.
+func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, c *Client) error) error {
+	returned := make(chan struct{})
+	defer close(returned)
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(tooLong)
+		defer late.Stop()
+		select {
+		case <-returned:
+		case <-late.C:
+			c.cell.cfg.Logger.WarnContext(ctx, "a function of Renew has not returned after the end of its context, and everything waits for it: have it wait for ctx.Done(), too",
+				"cell", c.cell.cfg.Cell, "waited", tooLong)
+		}
+	})
+	defer stop()
+	return f(ctx, c)
+}
+
+func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
+	within, cancel := c.session.withSession(ctx)
+	defer cancel()
+	for _, f := range register {
+		err := callRegistered(within, c, f)
+		if ctx.Err() != nil || c.Err() != nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	<-within.Done()
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &api.Error{
+		Code:    api.ContextCode(ctx.Err()),
+		Op:      "keep a session",
+		Path:    rootPath(c.cell.cfg),
+		Message: "its time was over, and it has been closed",
+		Err:     contextError(ctx),
+	}
 }

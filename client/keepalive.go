@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // keepAliveTimeout returns how long to wait for the answer to a KeepAlive: until the master should extend the
@@ -28,34 +31,22 @@ func keepAliveTimeout(lease, left time.Duration) time.Duration {
 // keeper keeps the session alive, with one KeepAlive pending at any time (Chubby §2.8). It has one goroutine,
 // which owns the fields without a mutex, and outlives a session ended by the cell: see acknowledgeEnd.
 type keeper struct {
-	client     *Client
-	cfg        Config
-	session    *sessionState
-	locator    *locator
-	dispatcher *dispatcher
-	life       context.Context //nolint:containedctx // of the goroutine: ended by Close, once that has waited long enough
-	stop       context.CancelFunc
-	done       chan struct{} // closed when the goroutine has ended
+	client *Client
+	life   context.Context //nolint:containedctx // of the goroutine: ended by Close, once that has waited long enough
+	stop   context.CancelFunc
+	done   chan struct{} // closed when the goroutine has ended
 
 	epoch        api.Epoch // of the newest reply
 	inbox        inbox     // of that epoch
 	endSequence  uint64    // of this epoch's EventSessionEnded, or 0
 	pause        retryPause
-	lastWasEmpty bool // the newest reply was empty
-	calls        keepAliveCalls
-	finished     bool // the master does not know the session: KeepAlives are useless
+	lastWasEmpty bool        // the newest reply was empty
+	single       *connection // to an earlier release's master, with one reply to each KeepAlive
+	finished     bool        // the master does not know the session: KeepAlives are useless
 }
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
-	k := &keeper{
-		client:     c,
-		cfg:        c.cfg,
-		session:    c.session,
-		locator:    c.cell.locator,
-		dispatcher: c.cell.dispatcher,
-		epoch:      c.Epoch(),
-		done:       make(chan struct{}),
-	}
+	k := &keeper{client: c, epoch: c.Epoch(), done: make(chan struct{})}
 	k.life, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return k
 }
@@ -64,14 +55,14 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 // cell.
 func (k *keeper) keepAlive() {
 	defer close(k.done)
-	for ended := k.session.ended; ended.Err() == nil; {
-		t, err := k.locator.locate(ended)
+	for ended := k.client.session.ended; ended.Err() == nil; {
+		t, err := k.client.cell.locator.locate(ended)
 		if err != nil {
-			k.cfg.Logger.WarnContext(ended, "no master to keep the session alive", "session", k.session.id, "error", err)
+			k.client.cfg.Logger.WarnContext(ended, "no master to keep the session alive", "session", k.client.session.id, "error", err)
 			k.pause.wait(ended)
 			continue
 		}
-		sent, newest := k.cfg.Clock(), k.session.newestGrant()
+		sent, newest := k.client.cfg.Clock(), k.client.session.newestGrant()
 		left := k.client.Left()
 		if k.inbox.firstHold() != nil {
 			left = 0 // this KeepAlive extends nothing, but is parked
@@ -83,13 +74,13 @@ func (k *keeper) keepAlive() {
 			}
 			continue
 		}
-		effect := k.session.applyGrant(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
+		effect := k.client.session.applyGrant(sent, grantOf(reply.GetEpoch(), reply.GetGrant()))
 		if effect == grantStale && !k.isEndedByCell() {
-			k.locator.forgetMaster(t)
+			k.client.cell.locator.forgetMaster(t)
 			k.pause.wait(ended)
 			continue
 		}
-		k.locator.followServers(k.life, t, reply.GetServersVersion())
+		k.client.cell.locator.followServers(k.life, t, reply.GetServersVersion())
 		fresh := k.handleReply(t, reply)
 		switch {
 		case effect != grantIgnored || fresh:
@@ -107,7 +98,7 @@ func (k *keeper) keepAlive() {
 // isEndedByCell reports whether the master ended the session. A call may learn it before the event, which
 // must be acknowledged.
 func (k *keeper) isEndedByCell() bool {
-	return errors.Is(context.Cause(k.session.ended), EndedByCell)
+	return errors.Is(context.Cause(k.client.session.ended), EndedByCell)
 }
 
 // sendKeepAlive sends one KeepAlive and waits for the answer. If the owner of a lost lock releases it
@@ -115,8 +106,8 @@ func (k *keeper) isEndedByCell() bool {
 func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) (reply *chubbypb.KeepAliveReply, e *api.Error, released bool) {
 	ctx, cancel := context.WithTimeout(k.life, timeout)
 	defer cancel()
-	if k.session.ended.Err() == nil {
-		defer context.AfterFunc(k.session.ended, cancel)()
+	if k.client.session.ended.Err() == nil {
+		defer context.AfterFunc(k.client.session.ended, cancel)()
 	}
 	acknowledged, received, held := k.inbox.acknowledged(), k.inbox.seen, k.inbox.firstHold()
 	var watching sync.WaitGroup
@@ -131,13 +122,13 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 			}
 		})
 	}
-	k.session.counters.keepAlives.Add(1)
+	k.client.session.counters.keepAlives.Add(1)
 	conn, late := t.control(), k.client.Lease()/12
-	lateTimer := time.AfterFunc(timeout-late, func() { k.client.cell.pool.checkConnection(t, conn, late) })
+	lateTimer := time.AfterFunc(timeout-late, func() { t.checkConnection(conn, late) })
 	defer lateTimer.Stop()
-	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
-		reply, err = k.calls.send(ctx, conn, &chubbypb.KeepAliveRequest{
-			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
+	e, _ = k.client.cell.dispatcher.attemptOnce(ctx, call{noTimeout: true, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
+		reply, err = k.callKeepAlive(ctx, conn, &chubbypb.KeepAliveRequest{
+			Caller:       &chubbypb.Caller{Session: k.client.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
 		}, func(aside *chubbypb.KeepAliveReply) {
 			if k.handleReply(t, aside) {
@@ -158,27 +149,53 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	}
 }
 
+// callKeepAlive sends a KeepAlive, passes on the master's interim messages, and returns the last reply.
+func (k *keeper) callKeepAlive(ctx context.Context, conn *connection, request *chubbypb.KeepAliveRequest, aside func(*chubbypb.KeepAliveReply)) (*chubbypb.KeepAliveReply, error) {
+	if k.single == conn {
+		return conn.chubby.KeepAlive(ctx, request)
+	}
+	replies, err := conn.chubby.KeepAlives(ctx, request)
+	for err == nil {
+		var reply *chubbypb.KeepAliveReply
+		switch reply, err = replies.Recv(); {
+		case err != nil:
+		case !reply.GetMore():
+			return reply, nil
+		default:
+			aside(reply)
+		}
+	}
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		k.single = conn
+		return conn.chubby.KeepAlive(ctx, request)
+	case errors.Is(err, io.EOF):
+		return nil, status.Error(codes.Unavailable, "the master ended a KeepAlive without an answer")
+	}
+	return nil, err
+}
+
 // handleFailure handles a refused or unanswered KeepAlive. Only the master's word ends the session early;
 // another master may differ after other errors.
 func (k *keeper) handleFailure(ctx context.Context, t *target, e *api.Error) {
 	if ctx.Err() == nil {
-		k.session.counters.keepAlivesFailed.Add(1)
+		k.client.session.counters.keepAlivesFailed.Add(1)
 	}
 	if e.Code == api.SessionExpired {
 		k.finished = true
-		k.session.endSession(EndedByCell, sessionUnknownText)
+		k.client.session.endSession(EndedByCell, sessionUnknownText)
 		return
 	}
 	if ctx.Err() != nil {
 		k.pause.wait(k.life) // the master may not know of the abandoned KeepAlive yet: another would be the second pending one
 		return
 	}
-	k.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.session.id, "address", t.address, "error", e)
-	if verdictOf(e) == verdictFollow && k.pause.last == 0 && k.locator.redirect(t, e.Master) {
+	k.client.cfg.Logger.InfoContext(ctx, "a KeepAlive failed", "session", k.client.session.id, "address", t.address, "error", e)
+	if verdictOf(e) == verdictFollow && k.pause.last == 0 && k.client.cell.locator.redirect(t, e.Master) {
 		k.pause.next() // pause before following a second redirection in a row
 		return
 	}
-	k.locator.forgetMaster(t)
+	k.client.cell.locator.forgetMaster(t)
 	k.pause.wait(ctx)
 }
 
@@ -191,11 +208,11 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 		return false
 	case epoch > k.epoch:
 		k.epoch, k.inbox, k.endSequence = epoch, inbox{}, 0
-		k.locator.noteEpoch(epoch)
-		k.session.counters.failOvers.Add(1)
+		k.client.cell.locator.noteEpoch(epoch)
+		k.client.session.counters.failOvers.Add(1)
 		//mutant: k.client.cache.mu.Lock(); k.client.cache.epoch = epoch; k.client.cache.mu.Unlock() //by TestCachesAreConsistent of ./cell
-		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before the acknowledgement: until then the master makes no change
-		k.cfg.Logger.InfoContext(k.life, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
+		k.client.cache.flush(epoch) // before the acknowledgement: until then the master makes no change
+		k.client.cfg.Logger.InfoContext(k.life, "another master is in office", "session", k.client.session.id, "epoch", epoch, "address", t.address)
 		k.client.handles.recallAll()
 		k.client.auditor.requestAudit()
 	}
@@ -207,12 +224,12 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 		}
 		fresh = true
 		if gap {
-			k.cfg.Logger.ErrorContext(k.life, "events are missing", "session", k.session.id, "after", before, "next", e.GetSequence())
+			k.client.cfg.Logger.ErrorContext(k.life, "events are missing", "session", k.client.session.id, "after", before, "next", e.GetSequence())
 			k.handleMissingEvents(before, "events are missing; look again")
 		}
 		k.handleEvent(e)
 	}
-	k.inbox.awaitReturns(k.session.ended)
+	k.inbox.awaitReturns(k.client.session.ended)
 	return fresh
 }
 
@@ -225,7 +242,7 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 		k.handleMissingEvents(e.GetSequence()-1, e.GetExplanation())
 	case api.EventSessionEnded:
 		k.endSequence = e.GetSequence()
-		k.session.endSession(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
+		k.client.session.endSession(EndedByCell, cmp.Or(e.GetExplanation(), "somebody else ended it"))
 		k.inbox.holdForLocks(k.client.handles.unreleasedLocks()...)
 	case api.EventLockLost, api.EventHandleInvalid:
 		h := k.client.handles.get(api.HandleID(e.GetHandle()))
@@ -240,8 +257,10 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 		//mutant: _ = k.client.invalidatePath //by TestCachesAreConsistent of ./cell
 		k.client.invalidatePath(e.GetPath())
 	default:
-		if !kind.Subscribable() {
-			k.handleUnknownEvent(e)
+		if !kind.Subscribable() { // of a newer master; it may take anything away, so the acknowledgement waits for an audit
+			k.client.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.client.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
+			//mutant: k.handleMissingEvents(e.GetSequence(), "the master told of something that this version does not know; look again")
+			k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
 		} else if h := k.client.handles.get(api.HandleID(e.GetHandle())); h != nil {
 			if returned := h.deliverEvent(k.epoch, eventOf(e), e.GetRecall()); returned != nil {
 				k.inbox.returns = append(k.inbox.returns, returned)
@@ -250,18 +269,10 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 	}
 }
 
-// handleUnknownEvent handles an event kind from a newer master. It may take anything away, so it counts as a
-// missing event: the acknowledgement waits for an audit.
-func (k *keeper) handleUnknownEvent(e *chubbypb.Event) {
-	k.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
-	//mutant: k.handleMissingEvents(e.GetSequence(), "the master told of something that this version does not know; look again")
-	k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
-}
-
 // handleMissingEvents tells every handle that events after that sequence are missing. The locks are audited
 // before the acknowledgement.
 func (k *keeper) handleMissingEvents(after uint64, explanation string) {
-	k.client.closeIdleHandles(k.client.cache.flush(k.epoch))
+	k.client.cache.flush(k.epoch)
 	for _, h := range k.client.handles.all() {
 		h.pushEvent(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
@@ -292,17 +303,17 @@ func (k *keeper) acknowledgeEnd() {
 func (k *keeper) sendLastKeepAlive() bool {
 	ctx, cancel := context.WithTimeout(k.life, k.client.Left())
 	defer cancel()
-	t, err := k.locator.locate(ctx)
+	t, err := k.client.cell.locator.locate(ctx)
 	if err != nil {
 		k.finished = errors.Is(err, Closed) // the Cell was closed: no master will be found
 		return false
 	}
 	ended, held := k.endSequence, k.inbox.firstHold() != nil
-	wait := k.cfg.CallTimeout
+	wait := k.client.cfg.CallTimeout
 	if held {
 		wait = keepAliveTimeout(k.client.Lease(), 0)
 	}
-	reply, e, released := k.sendKeepAlive(t, k.session.newestGrant(), min(wait, k.client.Left()))
+	reply, e, released := k.sendKeepAlive(t, k.client.session.newestGrant(), min(wait, k.client.Left()))
 	if released {
 		return true
 	}

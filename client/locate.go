@@ -4,47 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 )
 
-const (
-	hedgeDelay     = 30 * time.Millisecond  // without an answer by then, the next replica is asked too
-	stragglerDelay = 200 * time.Millisecond // how long a round waits for the last answers, after most
-	minPause       = 20 * time.Millisecond  // the first pause between two attempts
-	maxPause       = 500 * time.Millisecond // the longest
-)
-
-// retryPause is the pause between two attempts, each about half as long again as the one before: if they
-// doubled, a call that waits for an election would on average end too late by half of it. Jitter spreads the
-// clients that lost their master together (Chubby §2.9).
-type retryPause struct{ last time.Duration }
-
-func (p *retryPause) next() time.Duration {
-	p.last = min(max(p.last+p.last/2, minPause), maxPause)
-	return p.last/2 + rand.N(p.last/2+1)
-}
-
-func (p *retryPause) wait(ctx context.Context) {
-	timer := time.NewTimer(p.next())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // locator knows the master of a cell, or finds it. One search, in its own goroutine, runs for all waiting
 // callers. The master is "believed", as another may have been elected since.
 type locator struct {
 	cfg     Config
-	pool    *pool
+	pool    *pool // its close ends the searches and look-ups
 	resolve func(ctx context.Context) ([]string, error)
 	running sync.WaitGroup // searches, look-ups and followServers; Add only under mu, and not after closed
 
@@ -100,44 +72,6 @@ func (l *locator) targetOf(a locateAnswer) (*target, error) {
 	return l.pool.get(a.address)
 }
 
-type search struct {
-	cancel  context.CancelFunc
-	waiters int           // guarded by locator.mu
-	done    chan struct{} // closed when all below is set
-	found   *target
-	err     error
-}
-
-// locateAnswer is one replica's answer to a Locate, or why it is missing.
-type locateAnswer struct {
-	address string
-	reply   *chubbypb.LocateReply
-	err     error
-}
-
-// String returns the answer as text for people.
-func (a locateAnswer) String() string {
-	switch {
-	case a.err != nil:
-		return a.address + ": " + brief(a.err)
-	case a.reply.GetMaster() == "":
-		return a.address + " (" + a.reply.GetReplica() + ") knows of no master"
-	}
-	return a.address + " (" + a.reply.GetReplica() + ") believes that " + a.reply.GetMaster() + " at " + a.reply.GetMasterAddress() + " is the master"
-}
-
-func brief(err error) string {
-	var e *api.Error
-	if errors.As(err, &e) && e.Message != "" {
-		return e.Message
-	}
-	return err.Error()
-}
-
-func (a locateAnswer) isMaster() bool {
-	return a.err == nil && a.reply.GetMaster() != "" && a.reply.GetMaster() == a.reply.GetReplica()
-}
-
 func (l *locator) locate(ctx context.Context) (*target, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -148,11 +82,7 @@ func (l *locator) locate(ctx context.Context) (*target, error) {
 		defer l.mu.Unlock()
 		return l.master, nil
 	}
-	s := l.search
-	if s == nil {
-		s = l.startSearch(ctx)
-	}
-	s.waiters++
+	s := l.joinLocked()
 	l.mu.Unlock()
 
 	select {
@@ -164,23 +94,26 @@ func (l *locator) locate(ctx context.Context) (*target, error) {
 	}
 }
 
-// startSearch starts a search; mu is held. The search outlives ctx, which is only the first caller's.
-func (l *locator) startSearch(ctx context.Context) *search {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &search{cancel: cancel, done: make(chan struct{})}
-	l.search = s
-	l.running.Go(func() {
-		defer cancel()
-		found, err := l.runSearch(ctx)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.search == s {
-			l.search = nil
-		}
-		s.found, s.err = found, err
-		close(s.done)
-	})
-	return s
+// joinLocked joins the running search for the master, or starts one, which outlives its first caller; mu is
+// held.
+func (l *locator) joinLocked() *search {
+	if l.search == nil {
+		s := newSearch(l)
+		l.search = s
+		l.running.Go(func() {
+			defer s.cancel()
+			found, err := s.run()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.search == s {
+				l.search = nil
+			}
+			s.found, s.err = found, err
+			close(s.done)
+		})
+	}
+	l.search.waiters++
+	return l.search
 }
 
 // leaveSearch ends the wait of one caller. The last stops the search.
@@ -195,47 +128,13 @@ func (l *locator) leaveSearch(s *search) {
 
 // joinSearch joins or starts the search for the master, although t is believed to be it; nil if t is not, or
 // after close.
-func (l *locator) joinSearch(ctx context.Context, t *target) *search {
+func (l *locator) joinSearch(t *target) *search {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.master != t {
 		return nil
 	}
-	s := l.search
-	if s == nil {
-		s = l.startSearch(ctx)
-	}
-	s.waiters++
-	return s
-}
-
-func (l *locator) runSearch(ctx context.Context) (*target, error) {
-	var p retryPause
-	var refused refusedRounds
-	var log searchLog
-	if l.awaitNextSearch(ctx); ctx.Err() != nil {
-		return nil, closedError() // for no caller, as below
-	}
-	q := l.newInquiry(ctx)
-	defer q.cancelAll()
-	for {
-		believed := l.believedMaster()
-		found, err := l.runRound(ctx, q)
-		if err == nil && found == nil {
-			err = refused.noteFailedRound(l)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if found != nil {
-			q.cancelAll() // before setMaster: pool.retain keeps replicas with pending questions
-			return l.setMaster(found, believed), nil
-		}
-		log.noteFailedRound(ctx, l)
-		if p.wait(ctx); ctx.Err() != nil {
-			return nil, closedError() // no caller waits any more, or close was called
-		}
-	}
+	return l.joinLocked()
 }
 
 func (l *locator) knownAddresses() []string {
@@ -275,12 +174,12 @@ func (l *locator) setMaster(t, instead *target) *target {
 	former := l.lastMaster
 	l.master, l.lastMaster = t, t
 	l.paceSearches(former == t)
-	keep := append(l.servers.all(), t.address)
+	retained := append(l.servers.all(), t.address)
 	l.mu.Unlock()
 	if former != nil && former != t {
 		former.supersede()
 	}
-	l.pool.retain(keep)
+	l.pool.retain(retained)
 	return t
 }
 
@@ -302,15 +201,7 @@ func (l *locator) awaitNextSearch(ctx context.Context) {
 	l.mu.Lock()
 	wait := l.nextSearchAt.Sub(l.cfg.Clock())
 	l.mu.Unlock()
-	if wait <= 0 {
-		return
-	}
-	timer := time.NewTimer(min(wait, maxPause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	sleep(ctx, min(wait, maxPause))
 }
 
 func (l *locator) forgetMaster(t *target) {
@@ -321,48 +212,91 @@ func (l *locator) forgetMaster(t *target) {
 	}
 }
 
-// redirect believes t, if t is the believed master, that another address is the master's. It
-// reports whether there is a believed
-// master now.
+// redirect believes t, if t is the believed master, that another address is the master's. It reports whether
+// there is a believed master now.
 func (l *locator) redirect(t *target, address string) bool {
 	if believed := l.believedMaster(); believed != t {
 		return believed != nil
 	}
-	if address == "" || address == t.address {
-		l.forgetMaster(t)
-		return false
+	if address != "" && address != t.address {
+		if next, err := l.pool.get(address); err == nil {
+			l.setMaster(next, t)
+			return true
+		}
 	}
-	next, err := l.pool.get(address)
-	if err != nil {
-		l.forgetMaster(t)
-		return false
-	}
-	l.setMaster(next, t)
-	return true
+	l.forgetMaster(t)
+	return false
 }
 
+// close returns when the goroutines have ended. The pool was closed before.
 func (l *locator) close() {
 	l.mu.Lock()
 	l.closed = true
-	if l.search != nil {
-		l.search.cancel()
-	}
-	if l.lookup != nil {
-		l.lookup.cancel()
-	}
 	l.mu.Unlock()
 	l.running.Wait()
 }
 
+// locateAnswer is one replica's answer to a Locate, or why it is missing.
+type locateAnswer struct {
+	address string
+	reply   *chubbypb.LocateReply
+	err     error
+}
+
+func (a locateAnswer) isMaster() bool {
+	return a.err == nil && a.reply.GetMaster() != "" && a.reply.GetMaster() == a.reply.GetReplica()
+}
+
+// said returns the answers as text for people: each error once.
+func said(answers []locateAnswer) string {
+	var parts []string
+	from := map[string]string{}
+	for _, a := range answers {
+		who := a.address + " (" + a.reply.GetReplica() + ") "
+		switch {
+		case a.err != nil && from[brief(a.err)] == "":
+			parts = append(parts, brief(a.err))
+			from[brief(a.err)] = a.address
+		case a.err != nil:
+			from[brief(a.err)] += ", " + a.address
+		case a.reply.GetMaster() == "":
+			parts = append(parts, who+"knows of no master")
+		default:
+			parts = append(parts, who+"believes that "+a.reply.GetMaster()+" at "+a.reply.GetMasterAddress()+" is the master")
+		}
+	}
+	for i, part := range parts {
+		if from[part] != "" {
+			parts[i] = from[part] + ": " + part
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func brief(err error) string {
+	var e *api.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// diagnosis says what the replicas answered in the last round; "" before the first.
 func (l *locator) diagnosis() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.lastAnswers) == 0 {
 		return ""
 	}
-	var parts []string
-	for _, a := range l.lastAnswers {
-		parts = append(parts, a.String())
+	return "asked for the master: " + said(l.lastAnswers)
+}
+
+// silence says why no replica answers as the master; "" if a master is known.
+func (l *locator) silence() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.master != nil {
+		return ""
 	}
-	return "asked for the master: " + strings.Join(parts, "; ")
+	return said(l.lastAnswers)
 }

@@ -282,7 +282,7 @@ func TestRefusalIsPlain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := New(ctx, cfg)
-		if err == nil || !strings.Contains(err.Error(), "a:1: connection refused; b:1: connection refused; c:1: connection refused") || strings.Contains(err.Error(), "desc =") {
+		if err == nil || !strings.Contains(err.Error(), "a:1, b:1, c:1: connection refused") || strings.Contains(err.Error(), "desc =") {
 			t.Errorf("New: %v", err)
 		}
 		cell, err := Dial(t.Context(), cfg)

@@ -80,7 +80,6 @@ func (l *locator) followServers(ctx context.Context, t *target, version uint64) 
 
 // lookup is one reading of the sources of the servers' addresses (see Servers). A locator has one at a time.
 type lookup struct {
-	cancel  context.CancelFunc
 	done    chan struct{} // closed when all below is set
 	servers []string
 	err     error
@@ -90,7 +89,7 @@ type lookup struct {
 // cell may have moved. If a source fails, or a name service takes longer than hedgeDelay, the previous result
 // serves, as a lease leaves little time; the late result serves the next round.
 func (l *locator) addresses(ctx context.Context) ([]string, error) {
-	look, known := l.startLookup(ctx)
+	look, known := l.startLookup()
 	if look == nil {
 		return nil, closedError()
 	}
@@ -115,17 +114,17 @@ func (l *locator) addresses(ctx context.Context) ([]string, error) {
 }
 
 // startLookup starts a look-up, unless one is running, and returns it with the last result; nil after close.
-func (l *locator) startLookup(ctx context.Context) (*lookup, []string) {
+func (l *locator) startLookup() (*lookup, []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := slices.Clone(l.servers.found)
 	if l.closed || l.lookup != nil {
 		return l.lookup, known
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.DialTimeout)
-	look := &lookup{cancel: cancel, done: make(chan struct{})}
+	look := &lookup{done: make(chan struct{})}
 	l.lookup = look
 	l.running.Go(func() {
+		ctx, cancel := context.WithTimeout(l.pool.life, l.cfg.DialTimeout)
 		defer cancel()
 		look.servers, look.err = l.resolve(ctx)
 		l.mu.Lock()

@@ -25,10 +25,13 @@ func Margin(lease, lockDelay time.Duration) time.Duration {
 type Lock struct {
 	handle   *Handle
 	terms    lockTerms
-	seq      grantedSequencer
+	seq      sequencer.Sequencer
 	firstUse *Lock           // of the same grant: itself, unless the lock was kept (see keptLock)
 	ctx      context.Context //nolint:containedctx // it is the lock's, handed out by Context
 	cancel   context.CancelCauseFunc
+	// read says that the program has read seq. If not, no server can reject a former holder; the cell hears that at
+	// the release (a finding of Lint).
+	read     atomic.Bool
 	released chan struct{} // closed when the owner has released the lock: then the client may acknowledge its loss
 
 	mu         sync.Mutex      // guards what follows; take no mutex under it
@@ -43,17 +46,10 @@ type lockTerms struct {
 	ownsHandle bool // Client.Acquire opened the handle for this lock: Release closes it
 }
 
-// grantedSequencer is a sequencer, and whether the program has read it. If not, no server can reject a former
-// holder; the cell hears that at the release (a finding of Lint).
-type grantedSequencer struct {
-	sequencer.Sequencer
-	read atomic.Bool
-}
-
 // newLock returns a granted lock. Its context ends with the session, and, once sessionState.trackLock knows
 // the lock, in time.
 func newLock(h *Handle, terms lockTerms, seq sequencer.Sequencer) *Lock {
-	l := &Lock{handle: h, terms: terms, seq: grantedSequencer{Sequencer: seq}, released: make(chan struct{})}
+	l := &Lock{handle: h, terms: terms, seq: seq, released: make(chan struct{})}
 	l.firstUse = l
 	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(h.client.session.ended, l))
 	return l
@@ -85,8 +81,8 @@ func (l *Lock) With(ctx context.Context) (context.Context, context.CancelFunc) {
 // Sequencer returns the sequencer of the lock: send it with every request to the servers that the lock
 // protects, and let them check it (Chubby §2.4).
 func (l *Lock) Sequencer() sequencer.Sequencer {
-	l.seq.read.Store(true)
-	return l.seq.Sequencer
+	l.read.Store(true)
+	return l.seq
 }
 
 // Token returns the fencing token of the lock: the generation in its sequencer, which grows each time the
@@ -218,12 +214,9 @@ func (l *Lock) release(ctx context.Context) error {
 	h.clearLock(l)
 	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()
-	send := releaseSender(h.currentToken(), l.seq.Generation, !l.seq.read.Load())
-	//mutant: err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send,
-	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true,
-		settle: func(ctx context.Context, number uint64) {
-			_ = h.client.sendUntilAnswered(ctx, "release", h.path, number, classCleanup, send)
-		}})
+	send := releaseSender(h.currentToken(), l.seq.Generation, !l.read.Load())
+	//mutant: err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send})
+	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true})
 	switch {
 	case taken != nil:
 		return withOperation(taken, "release", h.path) // whatever the answer: the cell may not know the lock any more

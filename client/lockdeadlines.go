@@ -34,7 +34,7 @@ func (s *sessionState) endDueLocks(now session.Instant) {
 		s.locks.Drop(l)
 		left := s.local.FreeAt(l.handle.delay).Sub(now)
 		s.notifier.enqueueLog(func() {
-			s.logger.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.seq.Token(), "session", s.id, "left", left)
+			s.cfg.Logger.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.seq.Token(), "session", s.id, "left", left)
 		})
 		l.cancel(&api.Error{Code: api.LockLost, Op: "hold", Path: l.handle.path, Err: LeaseNearEnd,
 			Message: "no master has extended the lease, and another could hold the lock soon; stop the work it protects, then release it"})
@@ -44,26 +44,21 @@ func (s *sessionState) endDueLocks(now session.Instant) {
 // trackLock makes the lock's context end at the lock's deadline. After the deadline it waits for an extension
 // of the lease.
 func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
-	for {
-		s.mu.Lock()
-		state, why, changed := s.refresh(s.clock()), s.endError, s.changed
-		if state == session.Safe && s.clock() < s.lockDeadline(l) {
+	var why *api.Error
+	_, err := s.await(ctx, func(state session.State) bool {
+		why = s.endError
+		tracked := state == session.Safe && s.clock() < s.lockDeadline(l)
+		if tracked {
 			//mutant: s.locks.Put(l, -session.Instant(l.handle.delay))
 			s.locks.Put(l, session.Instant(l.handle.delay))
-			s.mu.Unlock()
-			s.rearm()
-			return nil
+			wakeUp(s.wake)
 		}
-		s.mu.Unlock()
-		if state == session.Gone {
-			return why
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return contextError(ctx)
-		}
+		return tracked || why != nil
+	})
+	if why != nil {
+		err = why
 	}
+	return err
 }
 
 func (s *sessionState) untrackLock(l *Lock) {

@@ -60,7 +60,7 @@ func AwaitMembers(ctx context.Context, c *Client, change MemberChange, progress 
 		var now []Member
 		_, err := c.cell.dispatcher.dispatch(ctx, call{op: changeMembers, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			reply, err := t.data.cell.Members(ctx, &chubbypb.MembersRequest{})
-			now = membersOf(reply)
+			now = chubbypb.Records[Member](reply.GetMembers())
 			return err
 		}})
 		if err != nil {
@@ -101,11 +101,4 @@ func (change MemberChange) settled(now []Member) (bool, error) {
 
 func takenBack(id, what string) error {
 	return &api.Error{Code: api.Cancelled, Op: changeMembers, Message: fmt.Sprintf("another operator took the change back: replica %s %s", id, what)}
-}
-
-func membersOf(reply *chubbypb.MembersReply) (list []Member) {
-	for _, m := range reply.GetMembers() {
-		list = append(list, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter(), Phase: m.GetPhase(), Waits: m.GetWaits()})
-	}
-	return list
 }

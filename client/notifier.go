@@ -18,50 +18,37 @@ type notifier struct {
 }
 
 type notice struct {
-	call     func()
+	tell     func()
 	isChange bool // it reports a session's state; else it writes a log line
 }
 
 func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
 
 // enqueueLog queues a log line. If too many wait, the oldest is dropped.
-func (n *notifier) enqueueLog(f func()) {
-	n.mu.Lock()
-	n.makeRoom(false, func(list []int) int { return list[0] })
-	n.queue = append(n.queue, notice{call: f})
-	n.mu.Unlock()
-	n.wakeUp()
-}
+func (n *notifier) enqueueLog(f func()) { n.enqueue(notice{tell: f}) }
 
 // enqueueChange queues a report of the session's state. If too many wait, it replaces the newest: so the last
 // report is the session's state.
-func (n *notifier) enqueueChange(f func()) {
-	n.mu.Lock()
-	n.makeRoom(true, func(list []int) int { return list[len(list)-1] })
-	n.queue = append(n.queue, notice{call: f, isChange: true})
-	n.mu.Unlock()
-	n.wakeUp()
-}
+func (n *notifier) enqueueChange(f func()) { n.enqueue(notice{tell: f, isChange: true}) }
 
-// makeRoom drops one notice of that kind if too many wait: which chooses it from their indices; mu is held.
-func (n *notifier) makeRoom(change bool, which func(list []int) int) {
-	var list []int
-	for i, one := range n.queue {
-		if one.isChange == change {
-			list = append(list, i)
+func (n *notifier) enqueue(one notice) {
+	n.mu.Lock()
+	var same []int // the indices of those of its kind
+	for i, waiting := range n.queue {
+		if waiting.isChange == one.isChange {
+			same = append(same, i)
 		}
 	}
-	if len(list) >= maxNotices {
-		i := which(list)
-		n.queue = slices.Delete(n.queue, i, i+1)
+	if len(same) >= maxNotices {
+		drop := same[0]
+		if one.isChange {
+			drop = same[len(same)-1]
+		}
+		n.queue = slices.Delete(n.queue, drop, drop+1)
 	}
-}
-
-func (n *notifier) wakeUp() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.queue = append(n.queue, one)
+	n.mu.Unlock()
+	wakeUp(n.wake)
 }
 
 func (n *notifier) deliverAll(stop <-chan struct{}) {
@@ -72,16 +59,12 @@ func (n *notifier) deliverAll(stop <-chan struct{}) {
 			//mutant: return
 			stopped = true
 		}
-		n.deliver()
-	}
-}
-
-func (n *notifier) deliver() {
-	n.mu.Lock()
-	queue := n.queue
-	n.queue = nil
-	n.mu.Unlock()
-	for _, one := range queue {
-		one.call()
+		n.mu.Lock()
+		queue := n.queue
+		n.queue = nil
+		n.mu.Unlock()
+		for _, one := range queue {
+			one.tell()
+		}
 	}
 }

@@ -2,17 +2,25 @@ package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/internal/frames"
+	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -23,6 +31,10 @@ const (
 	reconnectFirst   = 50 * time.Millisecond  // the first wait between attempts to connect
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
 )
+
+// lateAfter is how long a call may lack an answer before the client asks the replicas for another master. A
+// healthy master answers sooner, even if it waits for a disk, and an election takes less.
+const lateAfter = time.Second
 
 type pool struct {
 	cfg        Config
@@ -46,6 +58,7 @@ type pool struct {
 // KeepAlives, and calls that give something back (EndSession, Release, Close), use the control connection:
 // there they wait neither for the 2,000 calls that a replica takes over one connection, nor behind megabytes.
 type target struct {
+	pool      *pool
 	address   string
 	data      *connection // for the calls of the program
 	borrowers int         // outstanding borrow calls; the pool's mu guards it
@@ -96,38 +109,38 @@ func (p *pool) getLocked(address string) (*target, error) {
 	if t, ok := p.targets[address]; ok {
 		return t, nil
 	}
-	t := &target{address: address}
-	t.data, t.controlConn = p.newConnection(t), p.newConnection(t)
+	t := &target{pool: p, address: address}
+	t.data, t.controlConn = newConnection(t), newConnection(t)
 	t.masterCtx, t.endMasterCtx = context.WithCancel(p.values)
 	p.targets[address] = t
 	return t, nil
 }
 
-func (p *pool) linking(t *target, connected func()) linking {
-	return linking{
-		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock, linked: p.cfg.Meter.connected,
-		dial: func(ctx context.Context, address string) (net.Conn, error) {
-			conn, err := p.cfg.Dialer(ctx, address)
-			if err == nil {
-				conn, err = p.encryption.secure(ctx, conn, address)
-			}
-			if t.noteDial(err); err == nil {
-				connected()
-			}
-			return conn, err
-		},
-		introduce: p.encryption.introduce,
-		frames:    frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, MaxReply: 2 * api.MaxMessage, Traceparent: tracesOf(p.cfg).traceparentOf()},
-		grpc: append([]grpc.DialOption{
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithReadBufferSize(bufferSize),
-			grpc.WithWriteBufferSize(bufferSize),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
-			grpc.WithIdleTimeout(idleTimeout),
-			grpc.WithDisableServiceConfig(),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
-		}, tracesOf(p.cfg).traceOptions()...),
+func (t *target) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := t.pool.cfg.Dialer(ctx, t.address)
+	if err == nil {
+		conn, err = t.pool.encryption.secure(ctx, conn, t.address)
 	}
+	t.noteDial(err)
+	return conn, err
+}
+
+func (p *pool) framesConfig() frames.LinkConfig {
+	return frames.LinkConfig{
+		Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, MaxReply: 2 * api.MaxMessage, Traceparent: traceparentFor(p.cfg),
+	}
+}
+
+func (p *pool) grpcOptions() []grpc.DialOption {
+	return append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithReadBufferSize(bufferSize),
+		grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithIdleTimeout(idleTimeout),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
+	}, traceOptions(p.cfg)...)
 }
 
 // retain closes the connections to all replicas at other addresses, as the members of a cell change. Borrowed
@@ -158,8 +171,8 @@ func (p *pool) close() {
 // where the connection accepts no data. mu is held.
 func (p *pool) closeTarget(t *target) {
 	t.supersede()
-	p.running.Go(t.data.close)
-	p.running.Go(t.control().close)
+	p.running.Go(t.data.Close)
+	p.running.Go(t.control().Close)
 }
 
 // supersede cancels the calls to t as the master, because another replica is the master.
@@ -189,4 +202,151 @@ func (t *target) onSuperseded(cancel func()) (stop func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return context.AfterFunc(t.masterCtx, cancel)
+}
+
+// connection is one of the two connections to a replica. It connects at first use.
+type connection struct {
+	*channel
+	chubby chubbypb.ChubbyClient
+	cell   chubbypb.CellClient
+}
+
+func newConnection(t *target) *connection {
+	c := newChannel(t)
+	return &connection{channel: c, chubby: chubbypb.NewChubbyClient(c), cell: chubbypb.NewCellClient(c)}
+}
+
+func (t *target) control() *connection {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.controlConn
+}
+
+// checkConnection is called when the answer to a KeepAlive or to a Locate is late. If the connection was
+// silent for as long as silent says, it may be dead although the replica is up: a firewall forgets
+// connections, and pings take longer than a lease. So it tries a second connection, which replaces the first
+// if the replica answers over it alone. Otherwise the first stays: the replica may take no more connections,
+// or may be slow to prove that it is the master, as for a KeepAlive.
+func (t *target) checkConnection(old *connection, silent time.Duration) {
+	p := t.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.cfg.Clock()
+	//mutant: if old.GetState() == connectivity.Shutdown {
+	if old.GetState() != connectivity.Ready {
+		return // about to connect
+	}
+	if p.closed || p.targets[t.address] != t || t.replacing || t.control() != old || now.Sub(session.Instant(old.lastHeard.Load())) < silent {
+		return
+	}
+	next := newConnection(t)
+	t.replacing = true
+	p.running.Go(func() { t.tryReplacement(old, next, now) })
+}
+
+// tryReplacement makes next the control connection if the replica answers a Locate over it and not over the
+// old one. Without either answer within DialTimeout, the old one stays until the next late answer.
+func (t *target) tryReplacement(old, next *connection, since session.Instant) {
+	p := t.pool
+	ctx, cancel := context.WithTimeout(p.life, p.cfg.DialTimeout)
+	defer cancel()
+	asked, answered := make(chan struct{}), false
+	go func() {
+		defer close(asked)
+		_, err := old.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell})
+		answered = err == nil || isAnswer(err)
+		cancel() // the old one works, or is broken and reconnects
+	}()
+	// WaitForReady repeats a refused attempt to connect, as the cause of the silence may end soon.
+	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
+	if err == nil { // the old one was asked first, but this busy machine may not have read its answer
+		timer := time.NewTimer(hedgeDelay)
+		defer timer.Stop()
+		select {
+		case <-asked:
+		case <-timer.C:
+		}
+	}
+	cancel()
+	<-asked
+	p.mu.Lock()
+	t.replacing = false
+	superfluous := next
+	if err == nil && !answered && p.targets[t.address] == t && session.Instant(old.lastHeard.Load()) <= since {
+		t.mu.Lock()
+		t.controlConn, superfluous = next, old
+		t.mu.Unlock()
+	}
+	p.mu.Unlock()
+	superfluous.Close() // the other connection repeats its pending calls
+}
+
+func (t *target) noteDial(err error) {
+	if errors.Is(err, context.Canceled) {
+		return // abandoned, which says nothing of the replica
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = err
+}
+
+// explainError returns the error of a call as chubbypb.Error does, and for an unreachable replica the
+// system's words, without gRPC's three layers.
+func (t *target) explainError(err error) error {
+	if older := t.olderError(err); older != nil {
+		return older
+	}
+	err = chubbypb.Error(err)
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.Unavailable || e.Err == nil {
+		return err
+	}
+	t.mu.Lock()
+	refused := t.refused
+	t.mu.Unlock()
+	if refused == nil {
+		return err
+	}
+	if errors.As(refused, &e) && e.Code == api.Unauthenticated {
+		return e
+	}
+	own := *e
+	own.Message, own.Err = systemText(refused), refused
+	return &own
+}
+
+// olderError returns the error of a call that an earlier replica does not know, or nil. Its code ends the
+// call: retries are useless.
+func (t *target) olderError(err error) error {
+	s, is := status.FromError(err)
+	//mutant: if !is || s.Code() != codes.OK {
+	if !is || s.Code() != codes.Unimplemented {
+		return nil
+	}
+	method := s.Message() // "unknown method X for service Y"; over frames without the service
+	if _, rest, found := strings.Cut(method, "method "); found {
+		method, _, _ = strings.Cut(rest, " ")
+		method = path.Base(strings.Trim(method, `"`))
+	}
+	return &api.Error{Code: api.InvalidArgument, Err: OlderMaster, Message: fmt.Sprintf(
+		"%s does not know %s yet, and nothing was done: upgrade the replicas of the cell (chubbyctl cell upgrade status)", t.unnamed(), method)}
+}
+
+func (t *target) unnamed() string { return "the master at " + t.address }
+
+// withVersion adds the cell and its master's version to an error of olderError; others are unchanged.
+func (t *target) withVersion(ctx context.Context, e *api.Error) *api.Error {
+	if !errors.Is(e, OlderMaster) {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(ctx, lateAfter)
+	defer cancel()
+	reply, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
+	if err != nil {
+		return e
+	}
+	own, r := *e, reply.GetReplica()
+	own.Replica, own.Cell = r.GetId(), reply.GetCell()
+	own.Message = strings.Replace(e.Message, t.unnamed(), fmt.Sprintf("the master of cell %s, %s, version %s,", own.Cell, own.Replica, r.GetVersion()), 1)
+	return &own
 }

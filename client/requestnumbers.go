@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -9,14 +10,17 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
+// errNoQueuePlace says that a session, or its Cell, has the maximum of requests in queues.
+var errNoQueuePlace = errors.New("there is no place for another wait")
+
 // requestNumbers allocates the request numbers of a session. A number is outstanding from allocate until
 // finish. The master keeps the answers to outstanding numbers, for retries, and drops all others: an early
 // finish loses the answer of a retry, and a missing one keeps it permanently.
 type requestNumbers struct {
 	polling chan struct{} // capacity 1: full while a request without a queue place tries its lock
-	places  *queuePlaces  // of all sessions of the Cell
+	places  chan struct{} // full while as many requests of all sessions of the Cell are in queues as may be
 
-	mu          sync.Mutex // guards what follows; queuePlaces.mu may be taken under it
+	mu          sync.Mutex // guards what follows; take no mutex under it
 	last        uint64
 	outstanding []uint64            // ascending; at most api.MaxOutstanding
 	waiting     map[uint64]struct{} // the outstanding numbers of requests in queues of locks
@@ -24,10 +28,10 @@ type requestNumbers struct {
 	vacated     chan struct{}       // closed when a waiting one is finished; nil without a waiter
 }
 
-func newRequestNumbers(p *queuePlaces) *requestNumbers {
+func newRequestNumbers(places chan struct{}) *requestNumbers {
 	return &requestNumbers{
 		polling: make(chan struct{}, 1),
-		places:  p,
+		places:  places,
 		waiting: map[uint64]struct{}{},
 	}
 }
@@ -45,28 +49,6 @@ const (
 	// maxCellWaits is the same for all sessions of a Cell: half of a replica's calls over one connection.
 	maxCellWaits = 1_000
 )
-
-type queuePlaces struct {
-	max   int
-	mu    sync.Mutex // guards taken; take no mutex under it
-	taken int
-}
-
-func (p *queuePlaces) tryTake() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.taken >= p.max {
-		return false
-	}
-	p.taken++
-	return true
-}
-
-func (p *queuePlaces) giveBack(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken -= n
-}
 
 // allocate returns a number once fewer than maxOrdinary are outstanding, or, for classCleanup, maxCleanups
 // more. For a wait for a lock (classUnlimited) it fails with errNoQueuePlace at once if maxSessionWaits
@@ -101,14 +83,17 @@ func (n *requestNumbers) tryAllocate(class callClass) (number uint64, freed <-ch
 			n.freed = make(chan struct{})
 		}
 		return 0, n.freed, nil
-	case waits && !n.places.tryTake():
+	case !waits:
+		return n.allocateLocked(), nil, nil
+	}
+	select {
+	case n.places <- struct{}{}:
+		number = n.allocateLocked()
+		n.waiting[number] = struct{}{}
+		return number, nil, nil
+	default:
 		return 0, nil, errNoQueuePlace
 	}
-	number = n.allocateLocked()
-	if waits {
-		n.waiting[number] = struct{}{}
-	}
-	return number, nil, nil
 }
 
 func (n *requestNumbers) allocateLocked() uint64 {
@@ -126,7 +111,7 @@ func (n *requestNumbers) finish(number uint64) {
 	}
 	if _, waited := n.waiting[number]; waited {
 		delete(n.waiting, number)
-		n.places.giveBack(1)
+		<-n.places
 		if n.vacated != nil {
 			close(n.vacated)
 			n.vacated = nil
@@ -143,8 +128,10 @@ func (n *requestNumbers) finish(number uint64) {
 func (n *requestNumbers) releasePlaces() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.places.giveBack(len(n.waiting))
-	clear(n.waiting)
+	for number := range n.waiting {
+		delete(n.waiting, number)
+		<-n.places
+	}
 }
 
 // allocateNow returns a number at once. It is for the janitor, which undoes one request at a time, and must

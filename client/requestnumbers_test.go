@@ -106,7 +106,7 @@ func TestOutstandingLimit(t *testing.T) {
 // beginning and finishing.
 func TestNumbersModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := newRequestNumbers(&queuePlaces{max: maxCellWaits})
+		n := newRequestNumbers(make(chan struct{}, maxCellWaits))
 		var last uint64
 		var open []uint64
 		t.Repeat(map[string]func(*rapid.T){

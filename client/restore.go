@@ -63,7 +63,10 @@ const restorePoll = 250 * time.Millisecond
 // restore runs at a time: the second gets Exists. The other errors are PermissionDenied, InvalidArgument for
 // an impossible backup, and those of every change.
 func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (restored Restored, err error) {
-	begun := false
+	if progress == nil {
+		progress = func(RestoreProgress) {}
+	}
+	begun := true // the cell may have begun it for this session
 	defer func() {
 		if err != nil && begun {
 			cleanup, end := c.CleanupContext(ctx)
@@ -71,23 +74,14 @@ func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(Rest
 			_, _ = restoreStep(cleanup, c, &chubbypb.RestoreRequest{GiveUp: true}) // it may be over, and then is refused
 		}
 	}()
-	return restoreSteps(ctx, c, b, progress, &begun)
-}
-
-// restoreSteps takes the steps of a restore. begun is set once the cell may have begun it for this session.
-func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress), begun *bool) (Restored, error) {
-	if progress == nil {
-		progress = func(RestoreProgress) {}
-	}
 	var p RestoreProgress
 	if _, err := restoreStep(ctx, c, &chubbypb.RestoreRequest{Begin: &chubbypb.RestoreBegin{
 		Cell: b.Cell, CellId: string(b.CellID), Level: uint32(b.Level), Counter: b.Counter, Nodes: uint64(b.Nodes), Quotas: uint64(b.Quotas),
 		Index: b.Index, TakenUnix: b.TakenUnix, Recovered: b.Recovered,
 	}}); err != nil {
-		*begun = !errors.Is(err, api.Exists) && !errors.Is(err, api.PermissionDenied)
+		begun = !errors.Is(err, api.Exists) && !errors.Is(err, api.PermissionDenied)
 		return Restored{}, err
 	}
-	*begun = true
 	for records, err := range b.Parts {
 		if err != nil {
 			return Restored{}, err
@@ -111,10 +105,8 @@ func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func
 		}
 		p.Sessions = int(reply.GetSessions())
 		progress(p)
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, restorePoll); ctx.Err() != nil {
 			return Restored{}, context.Cause(ctx)
-		case <-time.After(restorePoll):
 		}
 	}
 }
@@ -160,11 +152,9 @@ func masterStatus(ctx context.Context, t *target) (*chubbypb.StatusReply, error)
 
 func restoreStep(ctx context.Context, c *Client, step *chubbypb.RestoreRequest) (reply *chubbypb.RestoreReply, err error) {
 	err = c.mutate(ctx, mutation{op: "restore a backup", path: rootPath(c.cell.cfg), size: len(step.GetPart().GetRecords()),
-		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			var err error
-			reply, err = t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{
-				Caller: caller, Mutation: m, Begin: step.GetBegin(), Part: step.GetPart(), Seal: step.GetSeal(), Finish: step.GetFinish(), GiveUp: step.GetGiveUp(),
-			})
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
+			step.Caller, step.Mutation = caller, m
+			reply, err = t.data.chubby.Restore(ctx, step)
 			return err
 		}})
 	return reply, err

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,25 +152,38 @@ type cellEntry struct {
 	Token   string   `yaml:"token-file"`
 }
 
-func (s sources) fromFile(cell string) ([]string, error) {
+// fileEntry returns the entry of a cell in the file of cells, if there is one, and the directory of the file.
+func (s sources) fileEntry(cell string) (entry cellEntry, ok bool, dir string, err error) {
 	path, named := s.cellsFile()
 	if path == "" {
-		return nil, nil
+		return cellEntry{}, false, "", nil
+	}
+	bad := func(message string, err error) error {
+		return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: message, Err: err}
 	}
 	text, err := s.readFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return nil, nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return cellEntry{}, false, "", nil
+	case err != nil && named:
+		return cellEntry{}, false, "", bad("the file of cells "+path+" cannot be read; CHUBBY_CONFIG names it", err)
+	case err != nil:
+		return cellEntry{}, false, "", bad("the file of cells "+path+" cannot be read", err)
 	}
-	if err != nil {
-		return nil, unreadableCells(path, named, err)
+	if entry, ok, err = parseFile(text, cell); err != nil {
+		err = bad(`the file of cells is malformed; want "foo: {servers: [h1:7421, h2:7421]}"`, err)
 	}
-	entry, ok, err := parseFile(text, cell)
+	return entry, ok, filepath.Dir(path), err
+}
+
+func (s sources) fromFile(cell string) ([]string, error) {
+	entry, ok, _, err := s.fileEntry(cell)
 	if err != nil {
-		return nil, malformedCells(path, err)
+		return nil, err
 	}
 	if ok && len(entry.Servers) == 0 {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
-			Message: fmt.Sprintf("cell %s has no servers", cell)}
+		path, _ := s.cellsFile()
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: fmt.Sprintf("cell %s has no servers", cell)}
 	}
 	return entry.Servers, nil
 }
@@ -196,19 +210,6 @@ func parseFile(text []byte, cell string) (cellEntry, bool, error) {
 		entry.Servers, err = withPorts(entry.Servers)
 	}
 	return entry, ok, err
-}
-
-func unreadableCells(path string, named bool, err error) error {
-	message := fmt.Sprintf("the file of cells %s cannot be read", path)
-	if named {
-		message += "; CHUBBY_CONFIG names it"
-	}
-	return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: message, Err: err}
-}
-
-func malformedCells(path string, err error) error {
-	return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
-		Message: `the file of cells is malformed; want "foo: {servers: [h1:7421, h2:7421]}"`, Err: err}
 }
 
 func (s sources) fromDNS(ctx context.Context, cell string) ([]string, error) {
@@ -265,4 +266,67 @@ func withPort(server string) (string, error) {
 		return "", api.Errorf(api.InvalidArgument, "%q is not the address of a server; want host:port", server)
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// identity is how a client and the replicas know each other: files of certificates, and a token file in place
+// of the client's own.
+type identity struct {
+	TLSFiles
+	token string
+}
+
+// identity returns what CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY and CHUBBY_TOKEN_FILE name for a cell,
+// otherwise its entry in the file of cells.
+func (s sources) identity(cell string) (identity, error) {
+	named := identity{
+		TLSFiles: TLSFiles{CA: s.getenv("CHUBBY_CACERT"), Cert: s.getenv("CHUBBY_CERT"), Key: s.getenv("CHUBBY_KEY")},
+		token:    s.getenv("CHUBBY_TOKEN_FILE"),
+	}
+	entry, _, dir, err := s.fileEntry(cell)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // servers reports one that is absent
+		return identity{}, err
+	}
+	return named.or(entry.identity(dir)), nil
+}
+
+// or returns i, completed from another. The client's identity comes from one of them alone.
+func (i identity) or(other identity) identity {
+	if i.Cert == "" && i.Key == "" && i.token == "" {
+		i.Cert, i.Key, i.token = other.Cert, other.Key, other.token
+	}
+	i.CA, i.CRL = cmp.Or(i.CA, other.CA), cmp.Or(i.CRL, other.CRL)
+	return i
+}
+
+func (i identity) check() error {
+	switch {
+	case i.CA == "":
+		return api.Errorf(api.InvalidArgument, "the certificates name no CA: who has signed those of the servers? (Config.TLS.CA, --cacert, CHUBBY_CACERT)")
+	case (i.Cert == "") != (i.Key == ""):
+		return api.Errorf(api.InvalidArgument, "a certificate and its key are needed together (Config.TLS, --cert and --key, CHUBBY_CERT and CHUBBY_KEY)")
+	case i.Cert != "" && i.token != "":
+		return api.Errorf(api.InvalidArgument, "there is a certificate, and a token, too: a client shows either (Config.TLS.Cert and Config.Credentials, --cert and --token-file)")
+	}
+	return nil
+}
+
+// identity returns an entry's files. Names are relative to the directory of the file of cells.
+func (e cellEntry) identity(dir string) identity {
+	in := func(name string) string {
+		if name == "" || filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(dir, name)
+	}
+	return identity{TLSFiles: TLSFiles{CA: in(e.CA), Cert: in(e.Cert), Key: in(e.Key)}, token: in(e.Token)}
+}
+
+func (e cellEntry) checkComplete(cell string) error {
+	switch known := e.Cert != "" || e.Token != ""; {
+	case (e.Cert == "") != (e.Key == ""), known != (e.CA != ""):
+		return fmt.Errorf("cell %s: cacert, and cert with key or else token-file, are needed together", cell)
+	case e.Cert != "" && e.Token != "":
+		return fmt.Errorf("cell %s: either cert or token-file can say who the client is", cell)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -29,15 +30,15 @@ const maxEpochWait = time.Second
 type sessionState struct {
 	token    []byte // identifies the session in requests
 	id       api.SessionID
-	clock    session.Clock
-	grace    time.Duration
-	logger   *slog.Logger
-	calls    sessionCalls
-	notifier *notifier // calls the logger and onState, without mu
-	onState  func(StateChange)
-	ended    context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
-	end      context.CancelCauseFunc
-	wake     chan struct{} // capacity 1: wakes watchClock
+	cfg      Config
+	clock    session.Clock // of cfg
+	notifier *notifier     // calls the logger and OnState, without mu
+	// Both are called with mu held: when the lease has run out, and to say why no master answers.
+	onExpired func()
+	silence   func() string
+	ended     context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
+	end       context.CancelCauseFunc
+	wake      chan struct{} // capacity 1: has watchClock check the clock now, as something may be due earlier
 
 	counters counters
 
@@ -53,27 +54,21 @@ type sessionState struct {
 	unansweredAt chan struct{}
 }
 
-// sessionCalls are called with sessionState.mu held.
-type sessionCalls struct {
-	onExpired func()        // when the lease has run out
-	heard     func() string // says why no master answers
-}
-
-func newSessionState(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, n *notifier, calls sessionCalls) *sessionState {
+func newSessionState(ctx context.Context, c *Client, sent session.Instant, reply *chubbypb.CreateSessionReply) *sessionState {
 	s := &sessionState{
 		token:    reply.GetSession(),
 		id:       api.SessionID(reply.GetId()),
-		clock:    cfg.Clock,
-		grace:    cfg.Grace,
-		logger:   cfg.Logger,
-		calls:    calls,
-		notifier: n,
-		onState:  cfg.OnState,
-		wake:     make(chan struct{}, 1),
-		local:    session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
-		epoch:    api.Epoch(reply.GetEpoch()),
-		state:    session.Safe,
-		changed:  make(chan struct{}),
+		cfg:      c.cfg,
+		clock:    c.cfg.Clock,
+		notifier: c.notifier,
+		//mutant: onExpired: func() {},
+		onExpired: func() { c.cache.flush(0) },
+		silence:   c.cell.locator.silence,
+		wake:      make(chan struct{}, 1),
+		local:     session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
+		epoch:     api.Epoch(reply.GetEpoch()),
+		state:     session.Safe,
+		changed:   make(chan struct{}),
 	}
 	s.ended, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s
@@ -91,10 +86,10 @@ func (s *sessionState) refresh(now session.Instant) session.State {
 	if s.state == session.Gone {
 		return s.state
 	}
-	switch state := s.local.State(now, s.grace); {
+	switch state := s.local.State(now, s.cfg.Grace); {
 	case state == session.Gone:
-		why := fmt.Sprintf("the lease ran out, and %v of grace after it", s.grace)
-		if heard := s.calls.heard(); heard != "" {
+		why := fmt.Sprintf("the lease ran out, and %v of grace after it", s.cfg.Grace)
+		if heard := s.silence(); heard != "" {
 			why += " (" + heard + ")"
 		}
 		s.setGone(GraceOver, why)
@@ -114,10 +109,10 @@ func (s *sessionState) setState(to session.State, now session.Instant) {
 	left := s.local.End().Sub(now)
 	switch {
 	case to == session.Jeopardy:
-		left += s.grace
-		heard = s.calls.heard()
+		left += s.cfg.Grace
+		heard = s.silence()
 		s.counters.jeopardies.Add(1)
-		s.calls.onExpired()
+		s.onExpired()
 	case was == session.Jeopardy:
 		s.counters.rescues.Add(1)
 	}
@@ -134,7 +129,7 @@ func (s *sessionState) setGone(cause Cause, explanation string) {
 	s.endError = &api.Error{Code: api.SessionExpired, Err: cause,
 		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", s.id, explanation)}
 	s.locks.Clear()
-	s.calls.onExpired()
+	s.onExpired()
 	s.end(s.endError) // also ends the contexts of the locks, its children
 	s.notifyChanged()
 	if cause != Closed {
@@ -152,9 +147,9 @@ func (s *sessionState) report(level slog.Level, change StateChange) {
 		if change.Heard != "" {
 			about = append(about, "said", change.Heard)
 		}
-		s.logger.Log(s.ended, level, "the session is "+change.State.String(), about...)
-		if s.onState != nil {
-			s.onState(change)
+		s.cfg.Logger.Log(s.ended, level, "the session is "+change.State.String(), about...)
+		if s.cfg.OnState != nil {
+			s.cfg.OnState(change)
 		}
 	})
 }
@@ -192,26 +187,35 @@ func (s *sessionState) withSession(ctx context.Context) (context.Context, contex
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// awaitSafe waits until the session is safe. It returns the Caller for a request, and whether it waited.
-func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
-	for {
+// await waits until is says so, which it asks with mu held, whenever the state may have changed.
+func (s *sessionState) await(ctx context.Context, is func(state session.State) bool) (waited bool, err error) {
+	for ; ; waited = true {
 		s.mu.Lock()
-		state, why, changed := s.refresh(s.clock()), s.endError, s.changed
-		caller = &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
+		reached := is(s.refresh(s.clock()))
+		changed := s.changed
 		s.mu.Unlock()
-		switch state {
-		case session.Safe:
-			return caller, waited, nil
-		case session.Gone:
-			return nil, waited, why
+		if reached {
+			return waited, nil
 		}
-		waited = true
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, waited, contextError(ctx)
+			return true, contextError(ctx)
 		}
 	}
+}
+
+// awaitSafe waits until the session is safe. It returns the Caller for a request, and whether it waited.
+func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
+	var why *api.Error
+	waited, err = s.await(ctx, func(state session.State) bool {
+		caller, why = s.callerLocked(), s.endError
+		return state != session.Jeopardy
+	})
+	if why != nil {
+		err = why
+	}
+	return caller, waited, err
 }
 
 func (s *sessionState) safeAt() (now session.Instant, safe bool) {
@@ -227,7 +231,7 @@ func (s *sessionState) readClock() (now session.Instant, epoch api.Epoch, safe b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now = s.clock()
-	return now, s.epoch, s.state != session.Gone && s.local.State(now, s.grace) == session.Safe
+	return now, s.epoch, s.state != session.Gone && s.local.State(now, s.cfg.Grace) == session.Safe
 }
 
 // callerIfSafe returns the Caller for a request, nil if the session is not safe.
@@ -237,12 +241,16 @@ func (s *sessionState) callerIfSafe() *chubbypb.Caller {
 	if s.refresh(s.clock()) != session.Safe {
 		return nil
 	}
-	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
+	return s.callerLocked()
 }
 
 func (s *sessionState) wireCaller() *chubbypb.Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.callerLocked()
+}
+
+func (s *sessionState) callerLocked() *chubbypb.Caller {
 	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
@@ -257,24 +265,11 @@ func (s *sessionState) newestGrant() uint64 {
 }
 
 // awaitEpochAfter waits for an epoch after the given one, at most maxEpochWait, and reports whether it came.
-func (s *sessionState) awaitEpochAfter(ctx context.Context, epoch uint64) bool {
-	timer := time.NewTimer(maxEpochWait)
-	defer timer.Stop()
-	for {
-		s.mu.Lock()
-		newer, changed := uint64(s.epoch) > epoch, s.changed
-		s.mu.Unlock()
-		if newer {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
+func awaitEpochAfter(ctx context.Context, s *sessionState, epoch uint64) bool {
+	ctx, cancel := context.WithTimeout(ctx, maxEpochWait)
+	defer cancel()
+	_, err := s.await(ctx, func(session.State) bool { return uint64(s.epoch) > epoch })
+	return err == nil
 }
 
 type grantEffect uint8
@@ -303,7 +298,7 @@ func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEf
 	if effect != grantIgnored {
 		s.notifyChanged()
 		s.refresh(s.clock())
-		s.rearm()
+		wakeUp(s.wake)
 	}
 	return effect
 }
@@ -334,7 +329,7 @@ func (s *sessionState) checkClock() time.Duration {
 	defer s.mu.Unlock()
 	tick, until := maxTickIdle, s.local.End()
 	if s.refresh(s.clock()) == session.Jeopardy {
-		until = until.Add(s.grace)
+		until = until.Add(s.cfg.Grace)
 	}
 	if due, held := s.nextLockDeadline(); held {
 		tick, until = maxTickHolding, min(until, due)
@@ -342,10 +337,9 @@ func (s *sessionState) checkClock() time.Duration {
 	return min(tick, max(until.Sub(s.clock()), 0)) // 0: it became due in between
 }
 
-// rearm makes watchClock check the clock now, as something may be due earlier.
-func (s *sessionState) rearm() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+// counters are the growing counts of Stats, without the cache's.
+type counters struct {
+	keepAlives, keepAlivesFailed, jeopardies, rescues, failOvers, attempts, eventsDelivered, eventsDropped atomic.Uint64
+
+	lastingChanges atomic.Uint64 // lasting changes that have, or may have, taken effect; not in Stats
 }

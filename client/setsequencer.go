@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -23,27 +25,6 @@ func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error 
 	}
 }
 
-func (h *Handle) currentToken() []byte {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.currentTokenLocked()
-}
-
-func (h *Handle) currentTokenLocked() []byte {
-	if h.boundToken != nil {
-		return h.boundToken
-	}
-	return h.token
-}
-
-// openToken returns the handle's token without a sequencer: the library's questions must not fail when the
-// bound lock is lost.
-func (h *Handle) openToken() []byte {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.token
-}
-
 // bind makes after the handle's token, if that is still before.
 func (h *Handle) bind(before, after []byte) bool {
 	h.mu.Lock()
@@ -53,4 +34,32 @@ func (h *Handle) bind(before, after []byte) bool {
 	}
 	h.boundToken = after
 	return true
+}
+
+// An Open has no room for its own condition. But an Open relative to a directory depends on the sequencer
+// bound to the directory's handle (SetSequencer), in the log entry that creates the node. So
+// OpenOptions.IfSequencer binds a token of the directory, for this Open alone.
+
+// tokenFor returns the handle's token for an Open below it: bound to s, unless s is nil.
+func tokenFor(ctx context.Context, h *Handle, s *sequencer.Sequencer) ([]byte, error) {
+	if s == nil {
+		return h.currentToken(), nil
+	}
+	_, bound, err := bindAtCell(ctx, h, *s)
+	//mutant: _ = bound; return h.currentToken(), err
+	return bound, err
+}
+
+// bindAtCell returns the token of the handle, and one also bound to a sequencer; BadSequencer if that is
+// invalid. The handle's own binding does not change.
+func bindAtCell(ctx context.Context, h *Handle, s sequencer.Sequencer) (before, after []byte, err error) {
+	err = h.readCall(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+		reply, err := t.data.chubby.SetSequencer(ctx, &chubbypb.SetSequencerRequest{Caller: caller, Handle: token, Sequencer: s.String()})
+		before, after = token, reply.GetHandle()
+		return err
+	})
+	if err == nil && len(after) == 0 {
+		err = &api.Error{Code: api.Corrupt, Op: "set sequencer", Path: h.path, Message: "the cell answered without a handle; it is not bound"}
+	}
+	return before, after, err
 }

@@ -158,7 +158,7 @@ func TestQuotas(t *testing.T) {
 			t.Fatalf("%d calls", len(calls))
 		}
 		one, two := calls[0].request.(*chubbypb.SetQuotaRequest), calls[1].request.(*chubbypb.SetQuotaRequest)
-		if q := one.GetAllowed(); one.GetPrincipal() != "alice" || one.GetPath() != "" || q.GetWaiters() != 5 || quotaOf(q).Validate() != nil {
+		if q := one.GetAllowed(); one.GetPrincipal() != "alice" || one.GetPath() != "" || q.GetWaiters() != 5 || chubbypb.Record[api.Quota](q).Validate() != nil {
 			t.Errorf("%+v", one)
 		}
 		if q := two.GetAllowed(); two.GetPath() != "/ls/foo/d" || two.GetPrincipal() != "" || q.GetNodes() != 8 || q.GetBytes() != 9 {

@@ -67,7 +67,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		one.session.endSession(Closed, "its Cell was closed")
 		return nil, one.Err()
 	}
-	one.startGoroutines(tracesOf(cfg).untraced(ctx))
+	one.startGoroutines(untraced(ctx, cfg))
 	c.cfg.Meter.opened(one)
 	return one, nil
 }
@@ -87,7 +87,7 @@ func (c *Client) startGoroutines(ctx context.Context) {
 	})
 	c.running.Go(func() { c.runAudits(c.session.ended) })
 	if c.cache.enabled() && c.cache.lease.required {
-		c.running.Go(c.cache.lease.renewer.renewCacheLeases)
+		c.running.Go(func() { renewCacheLeases(c) })
 	}
 	c.running.Go(func() { c.notifier.deliverAll(c.stopNotifier) })
 }
@@ -113,17 +113,17 @@ func (c *Client) createSession(ctx context.Context) error {
 	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: rootPath(c.cell.cfg), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			request.Request = caller.GetRequest()
-			t.data.conn.Connect() // meanwhile, as calls over it follow
+			t.data.Connect()      // meanwhile, as calls over it follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the answered attempt
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
-				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
-				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
-				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, sessionCalls{
-					//mutant: onExpired: func() {},
-					onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
-					heard:     func() string { return heardBy(c.cell.locator) },
-				})
+				limit := c.cfg.CacheSize
+				if c.cfg.NoCache {
+					limit = 0
+				}
+				c.cache = newCache(limit, api.Epoch(reply.GetEpoch()))
+				c.cache.discard, c.cache.lease.required = c.closeIdleHandle, reply.GetCacheLease()
+				c.session = newSessionState(untraced(ctx, c.cfg), c, sent, reply)
 			}
 			return err
 		}})
@@ -132,14 +132,6 @@ func (c *Client) createSession(ctx context.Context) error {
 
 // maxCloseTime limits how long Close tries to reach the master. Otherwise the session ends with its lease.
 const maxCloseTime = 5 * time.Second
-
-// closeTimeout returns how long Close tries to reach the master: after the lease little is gained.
-func (c *Client) closeTimeout() time.Duration {
-	if c.Left() <= 0 {
-		return CleanupTime
-	}
-	return maxCloseTime
-}
 
 // Close cancels the contexts of the locks, ends the session, which frees its locks at once, closes the
 // connections that New has made for it, and returns when its goroutines have ended. A caller of Close says
@@ -154,7 +146,11 @@ func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		ctx, cancel := newCleanupContext(ctx)
 		defer cancel()
-		ctx, stop := context.WithTimeout(ctx, c.closeTimeout())
+		timeout := maxCloseTime
+		if c.Left() <= 0 {
+			timeout = CleanupTime // after the lease little is gained
+		}
+		ctx, stop := context.WithTimeout(ctx, timeout)
 		defer stop()
 		own := c.session.endSession(Closed, "it was closed")
 		for _, l := range c.handles.unreleasedLocks() {

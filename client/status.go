@@ -14,82 +14,23 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Status describes a cell, from the answers of its replicas.
-type Status struct {
-	Cell     string
-	CellID   api.CellID
-	Master   string // the master's id; empty if it did not answer
-	Named    string // the id of the master that replicas name, answering or not; empty if unknown
-	Epoch    api.Epoch
-	Replicas []ReplicaStatus // by id
-	Sessions uint64
-	Nodes    uint64
-	Locks    uint64
-	Level    int // the cell's feature level, by the most advanced answering replica
-
-	Restored *Restoration // the last one, as the master says, or nil
-	Acts     []Act        // in progress, as the master says; an outage, as the former master says
-}
-
-// Act is an operation of several steps, by an operator or the master, that blocks something until it ends: a
-// restore, during which no other can begin, a change of the replicas, or an outage.
-type Act struct {
-	Kind      string        // restore, joining, leaving or outage
-	Replica   string        // joining or leaving, or the former master
-	Principal string        // of the operator; empty if the master began it
-	Session   api.SessionID // of a restore
-	SinceUnix int64         // of the decision, for people
-	Sealed    bool          // of a restore: no session can begin before it has ended
-	Waits     string        // what its next step waits for, for people; else empty
-}
-
-// Restoration is a restore of a cell from a backup. Its times are for people.
-type Restoration struct {
-	AtUnix    int64
-	Counter   uint64 // the fencing counter then: no earlier token is above it
-	Index     uint64 // of the backup's last log entry
-	TakenUnix int64  // of the backup
-	Recovered string // the replica whose data directory it is from, of a cell that had lost its majority; empty for a master's backup
-}
-
-// ReplicaStatus is one replica of a cell.
-type ReplicaStatus struct {
-	ID        string // empty without an answer, if no other replica knows its address
-	Role      string // master, replica or candidate; empty without an answer
-	Client    string // its address
-	Term      uint64
-	Last      uint64 // index of its last log entry
-	Applied   uint64 // index of its last applied entry
-	Lag       uint64 // entries behind the most advanced replica
-	Healthy   bool
-	Version   string
-	DiskFree  int64 // bytes
-	StateHash string
-	LogStore  string
-	MaxLevel  int   // the newest feature level it knows
-	Err       error // why the rest is unknown
-}
-
-// Member is one replica of a cell's configuration.
-type Member struct {
-	ID     string `json:"id"`
-	Client string `json:"client"`
-	Raft   string `json:"raft"`
-	HTTP   string `json:"http"`
-	Voter  bool   `json:"voter"`
-	Phase  string `json:"phase,omitempty"` // joining, leaving, SpareMember, or empty (see ChangeMembers)
-	Waits  string `json:"waits,omitempty"` // why it makes no progress, for people; empty if it does, or without a master's answer
-}
-
 type replicaView struct {
 	address string
-	status  *chubbypb.StatusReply
+	status  Status // with one row
 	members []Member
 	err     error
 	refused bool // connection refused: nothing listens there
 }
 
-func (v replicaView) isMaster() bool { return v.status.GetReplica().GetRole() == "master" }
+// replica returns what the replica says of itself; nothing without an answer.
+func (v replicaView) replica() (r ReplicaStatus) {
+	if v.err == nil {
+		r = v.status.Replicas[0]
+	}
+	return r
+}
+
+func (v replicaView) isMaster() bool { return v.replica().Role == "master" }
 
 // compareAge orders views: a later term is newer, in one term the master's is, and else the one with more
 // applied entries.
@@ -100,8 +41,8 @@ func (v replicaView) compareAge(other replicaView) int {
 		}
 		return 0
 	}
-	mine, theirs := v.status.GetReplica(), other.status.GetReplica()
-	return cmp.Or(cmp.Compare(mine.GetTerm(), theirs.GetTerm()), cmp.Compare(rank(v), rank(other)), cmp.Compare(mine.GetApplied(), theirs.GetApplied()))
+	mine, theirs := v.replica(), other.replica()
+	return cmp.Or(cmp.Compare(mine.Term, theirs.Term), cmp.Compare(rank(v), rank(other)), cmp.Compare(mine.Applied, theirs.Applied))
 }
 
 // viewReplica asks one replica, for at most DialTimeout. Locate comes first, as another cell's server rejects
@@ -128,8 +69,10 @@ func (v *replicaView) ask(ctx context.Context, t *target, cell string) error {
 	if err != nil {
 		return err
 	}
-	v.members = membersOf(members)
-	v.status, err = t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
+	v.members = chubbypb.Records[Member](members.GetMembers())
+	status, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
+	v.status = chubbypb.Record[Status](status)
+	v.status.Replicas = []ReplicaStatus{chubbypb.Record[ReplicaStatus](status.GetReplica())}
 	return err
 }
 
@@ -255,64 +198,52 @@ func (c *Cell) Status(ctx context.Context) (Status, error) {
 	var s Status
 	var named api.Epoch
 	for _, v := range views {
-		s.addView(v, names)
-		if epoch := api.Epoch(v.status.GetEpoch()); v.status.GetMaster() != "" && epoch >= named {
-			s.Named, named = v.status.GetMaster(), epoch
+		addView(&s, v, names)
+		if v.status.Master != "" && v.status.Epoch >= named {
+			s.Named, named = v.status.Master, v.status.Epoch
 		}
 	}
-	s.compareReplicas()
+	compareReplicas(s.Replicas)
 	return s, nil
 }
 
-func (s *Status) addView(v replicaView, names map[string]string) {
+func addView(s *Status, v replicaView, names map[string]string) {
 	if v.err != nil {
 		s.Replicas = append(s.Replicas, ReplicaStatus{ID: names[v.address], Client: v.address, Err: v.err})
 		return
 	}
-	r := v.status.GetReplica()
-	if slices.ContainsFunc(s.Replicas, func(o ReplicaStatus) bool { return o.Err == nil && o.ID == r.GetId() }) {
+	r, says := v.replica(), v.status
+	if slices.ContainsFunc(s.Replicas, func(o ReplicaStatus) bool { return o.Err == nil && o.ID == r.ID }) {
 		return // the replica has two addresses
 	}
-	s.Replicas = append(s.Replicas, ReplicaStatus{
-		ID: r.GetId(), Role: r.GetRole(), Client: r.GetClient(), Term: r.GetTerm(), Last: r.GetLast(), Applied: r.GetApplied(),
-		Healthy: r.GetHealthy(), Version: r.GetVersion(), DiskFree: r.GetDiskFreeBytes(), StateHash: r.GetStateHash(), LogStore: r.GetLogStore(),
-		MaxLevel: int(r.GetMaxLevel()),
-	})
-	s.Cell, s.CellID = v.status.GetCell(), api.CellID(v.status.GetCellId())
-	s.Level = max(s.Level, int(v.status.GetLevel()))
+	s.Replicas = append(s.Replicas, r)
+	s.Cell, s.CellID = says.Cell, says.CellID
+	s.Level = max(s.Level, says.Level)
 	// The master describes the cell. Of two claims, the later epoch's counts.
-	if epoch := api.Epoch(v.status.GetEpoch()); r.GetRole() == "master" && epoch >= s.Epoch {
-		s.Master, s.Epoch = r.GetId(), epoch
-		s.Sessions, s.Nodes, s.Locks = v.status.GetSessions(), v.status.GetNodes(), v.status.GetLocks()
+	if v.isMaster() && says.Epoch >= s.Epoch {
+		s.Master, s.Epoch = r.ID, says.Epoch
+		s.Sessions, s.Nodes, s.Locks = says.Sessions, says.Nodes, says.Locks
 		s.Acts = nil
-		if r := v.status.GetRestored(); r != nil {
-			s.Restored = &Restoration{AtUnix: r.GetAtUnix(), Counter: r.GetCounter(), Index: r.GetIndex(), TakenUnix: r.GetTakenUnix(), Recovered: r.GetRecovered()}
-		}
+		s.Restored = cmp.Or(says.Restored, s.Restored)
 	}
-	if s.Master != "" && s.Master != r.GetId() {
-		return // a master ends an outage
-	}
-	for _, a := range v.status.GetActs() {
-		s.Acts = append(s.Acts, Act{
-			Kind: a.GetKind(), Replica: a.GetReplica(), Principal: a.GetPrincipal(), Session: api.SessionID(a.GetSession()),
-			SinceUnix: a.GetSinceUnix(), Sealed: a.GetSealed(), Waits: a.GetWaits(),
-		})
+	if s.Master == "" || s.Master == r.ID { // a master ends an outage
+		s.Acts = append(s.Acts, says.Acts...)
 	}
 }
 
 // compareReplicas sets and sorts what depends on all answers.
-func (s *Status) compareReplicas() {
+func compareReplicas(list []ReplicaStatus) {
 	var furthest uint64
-	for _, r := range s.Replicas {
+	for _, r := range list {
 		furthest = max(furthest, r.Applied)
 	}
-	for i := range s.Replicas {
-		if r := &s.Replicas[i]; r.Err == nil {
+	for i := range list {
+		if r := &list[i]; r.Err == nil {
 			r.Lag = furthest - r.Applied
 		}
 	}
 	// Replicas with only an address come last.
-	slices.SortFunc(s.Replicas, func(a, b ReplicaStatus) int {
+	slices.SortFunc(list, func(a, b ReplicaStatus) int {
 		if (a.ID == "") != (b.ID == "") {
 			return cmp.Compare(b.ID, a.ID)
 		}

@@ -5,11 +5,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/internal/tokens"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // TLSFiles are the files, in PEM, by which a client and the replicas of a cell know each other: the client's
@@ -47,8 +52,10 @@ func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
 	if e.credentials == nil && own.token != "" {
 		e.credentials = TokenFile(own.token)
 	}
-	if err := checkCredentials(ctx, e.credentials); err != nil { // before other missing files are reported
-		return nil, err
+	if e.credentials != nil {
+		if _, err := e.credentials.Token(ctx); err != nil { // before other missing files are reported
+			return nil, &api.Error{Code: api.InvalidArgument, Op: "read the token", Message: err.Error(), Err: err}
+		}
 	}
 	if err := own.check(); err != nil {
 		return nil, err
@@ -94,6 +101,42 @@ func explainHandshake(address string, err error) error {
 		return &api.Error{Code: api.Unauthenticated, Message: "the server at " + address + " does not speak TLS: is the cell insecure?", Err: err}
 	case errors.As(err, &unverified), errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
 		return &api.Error{Code: api.Unauthenticated, Message: "the server at " + address + " is not who it should be: " + err.Error(), Err: err}
+	}
+	return err
+}
+
+// Credentials identify a client without a certificate. Their methods may be called from several goroutines.
+type Credentials interface {
+	// Token returns a bearer token. Each new connection asks for one, so a token that lasts for minutes will
+	// do. A connection ends when its token expires, and another is made; sessions and locks stay.
+	Token(ctx context.Context) (string, error)
+}
+
+// TokenFile returns the credentials in a file, read for each connection: to renew the token, replace the
+// file. Kubernetes gives tokens to programs this way.
+func TokenFile(name string) Credentials { return tokenFile(name) }
+
+type tokenFile string
+
+func (f tokenFile) Token(context.Context) (string, error) { return tokens.ReadFile(string(f)) }
+
+// introduce identifies the client first over a new connection. A rejection is no error here: the replica
+// answers each call with it.
+func (e *encryption) introduce(ctx context.Context, l link) error {
+	if e == nil || e.credentials == nil {
+		return nil
+	}
+	token, err := e.credentials.Token(ctx)
+	if err != nil {
+		return fmt.Errorf("read the token: %w", err)
+	}
+	over := struct{ cell chubbypb.CellClient }{chubbypb.NewCellClient(l)}
+	_, err = over.cell.Authenticate(ctx, &chubbypb.AuthenticateRequest{Token: token})
+	switch {
+	case err == nil, isAnswer(err):
+		return nil
+	case status.Code(err) == codes.Unimplemented:
+		return nil // an earlier replica, which takes no tokens, and says so for each call
 	}
 	return err
 }

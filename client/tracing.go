@@ -25,20 +25,16 @@ func traceparentOf(ctx context.Context) string {
 	return text
 }
 
-type tracing struct{ provider trace.TracerProvider }
-
-func tracesOf(c Config) tracing { return tracing{c.Tracer} }
-
-// traceparentOf is for frames.LinkConfig: nil if no call is traced.
-func (c tracing) traceparentOf() func(context.Context) string {
-	if c.provider == nil {
+// traceparentFor is for frames.LinkConfig: nil if no call is traced.
+func traceparentFor(cfg Config) func(context.Context) string {
+	if cfg.Tracer == nil {
 		return nil
 	}
 	return traceparentOf
 }
 
-func (c tracing) traceOptions() []grpc.DialOption {
-	if c.provider == nil {
+func traceOptions(cfg Config) []grpc.DialOption {
+	if cfg.Tracer == nil {
 		return nil
 	}
 	with := func(ctx context.Context) context.Context {
@@ -58,28 +54,28 @@ func (c tracing) traceOptions() []grpc.DialOption {
 }
 
 // untraced returns ctx without its span, for work after the call has ended.
-func (c tracing) untraced(ctx context.Context) context.Context {
-	if c.provider == nil {
+func untraced(ctx context.Context, cfg Config) context.Context {
+	if cfg.Tracer == nil {
 		return ctx
 	}
 	return context.WithValue(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), traceparentKey{}, "")
 }
 
-// spans makes the spans of a client. It is called only with a Tracer.
-func (c tracing) spans() trace.Tracer {
-	return c.provider.Tracer("github.com/chubbylock/chubby/client")
+// startSpan starts a span of the library. It is called only with a Tracer.
+func (d *dispatcher) startSpan(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return d.cfg.Tracer.Tracer("github.com/chubbylock/chubby/client").Start(ctx, name, options...)
 }
 
 // dispatchTraced is dispatchUntraced with a span for the call. The library's own repeated work has none.
 func (d *dispatcher) dispatchTraced(ctx context.Context, k call) (outcome, error) {
 	if k.class == classRenewal || k.class == classAudit {
-		return d.dispatchUntraced(tracesOf(d.cfg).untraced(ctx), k)
+		return d.dispatchUntraced(untraced(ctx, d.cfg), k)
 	}
 	attributes := []attribute.KeyValue{attribute.String("chubby.cell", d.cfg.Cell), attribute.String("chubby.path", k.path)}
 	if k.session != nil {
 		attributes = append(attributes, attribute.String("chubby.session", k.session.id.String()))
 	}
-	ctx, span := tracesOf(d.cfg).spans().Start(ctx, "chubby "+k.op, trace.WithAttributes(attributes...))
+	ctx, span := d.startSpan(ctx, "chubby "+k.op, trace.WithAttributes(attributes...))
 	defer span.End()
 	result, err := d.dispatchUntraced(ctx, k)
 	endWith(span, err)
@@ -99,7 +95,7 @@ func (d *dispatcher) attemptTraced(ctx context.Context, t *target, attempt func(
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return attempt(ctx)
 	}
-	ctx, span := tracesOf(d.cfg).spans().Start(ctx, "attempt", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("server.address", t.address)))
+	ctx, span := d.startSpan(ctx, "attempt", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("server.address", t.address)))
 	defer span.End()
 	if span.SpanContext().IsSampled() {
 		carrier := propagation.MapCarrier{}

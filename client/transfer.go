@@ -40,61 +40,53 @@ type TransferOptions struct {
 // for a while, and the id may be empty.
 func TransferWith(ctx context.Context, c *Client, o TransferOptions) (master string, err error) {
 	const op = "transfer the mastership"
-	h := &transferCall{client: c, TransferOptions: o}
-	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, noTimeout: o.Silent, attempt: h.askMaster})
+	var askedEpoch api.Epoch // in which a master was last asked, or 0
+	var askedReplica string  // that master
+	var lastError *api.Error // that it answered
+	var doubt *api.Error     // why there is no result
+	askMaster := func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+		now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: c.cfg.Cell})
+		if err != nil {
+			return err
+		}
+		id, epoch := now.GetMaster(), api.Epoch(now.GetEpoch())
+		switch {
+		case id == "" || id != now.GetReplica():
+			return &api.Error{Code: api.NotMaster, Replica: now.GetReplica(), Master: now.GetMasterAddress(), Message: "it is not the master"}
+		case askedEpoch == 0:
+		case epoch > askedEpoch && (o.Silent || id == o.To || o.To == "" && id != askedReplica):
+			master = id
+			return nil
+		case epoch == askedEpoch:
+			doubt = &api.Error{Code: api.Uncertain, Replica: id, Err: lastError.Err,
+				Message: fmt.Sprintf("%s was asked to hand over and is still the master; it may yet do so: %s", id, brief(lastError))}
+			return nil
+		}
+		before, whom := askedEpoch, askedReplica
+		askedEpoch, askedReplica = api.Epoch(caller.GetEpoch()), id
+		reply, err := t.data.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: o.To, Reason: o.Why, Silent: o.Silent, VacantNs: int64(o.Vacant)})
+		if err == nil {
+			master = reply.GetMaster()
+			return nil
+		}
+		lastError = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
+		errors.As(t.explainError(err), &lastError)
+		if v := verdictOf(lastError); v == verdictRetry || v == verdictStaleEpoch {
+			askedEpoch, askedReplica = before, whom // it did nothing
+		}
+		return err
+	}
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, noTimeout: o.Silent, attempt: askMaster})
 	var e *api.Error
 	switch {
-	case err == nil && h.resultError == nil:
-		return h.master, nil
+	case err == nil && doubt == nil:
+		return master, nil
 	case err == nil:
-		return "", withOperation(h.resultError, op, rootPath(c.cell.cfg))
-	case came == outcomeUncertain && h.askedEpoch != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
+		return "", withOperation(doubt, op, rootPath(c.cell.cfg))
+	case came == outcomeUncertain && askedEpoch != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
 		own := *e
-		own.Code, own.Message = api.Uncertain, h.askedReplica+" was asked to hand over, and may yet do so; "+e.Message
+		own.Code, own.Message = api.Uncertain, askedReplica+" was asked to hand over, and may yet do so; "+e.Message
 		return "", &own
 	}
 	return "", err
-}
-
-type transferCall struct {
-	TransferOptions
-	client       *Client
-	askedEpoch   api.Epoch  // in which a master was last asked, or 0
-	askedReplica string     // that master
-	lastError    *api.Error // that it answered
-	master       string     // the result
-	resultError  *api.Error // why there is no result
-}
-
-func (h *transferCall) askMaster(ctx context.Context, t *target, caller *chubbypb.Caller) error {
-	now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
-	if err != nil {
-		return err
-	}
-	id, epoch := now.GetMaster(), api.Epoch(now.GetEpoch())
-	switch {
-	case id == "" || id != now.GetReplica():
-		return &api.Error{Code: api.NotMaster, Replica: now.GetReplica(), Master: now.GetMasterAddress(), Message: "it is not the master"}
-	case h.askedEpoch == 0:
-	case epoch > h.askedEpoch && (h.Silent || id == h.To || h.To == "" && id != h.askedReplica):
-		h.master = id
-		return nil
-	case epoch == h.askedEpoch:
-		h.resultError = &api.Error{Code: api.Uncertain, Replica: id, Err: h.lastError.Err,
-			Message: fmt.Sprintf("%s was asked to hand over and is still the master; it may yet do so: %s", id, brief(h.lastError))}
-		return nil
-	}
-	asked, whom := h.askedEpoch, h.askedReplica
-	h.askedEpoch, h.askedReplica = api.Epoch(caller.GetEpoch()), id
-	reply, err := t.data.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: h.To, Reason: h.Why, Silent: h.Silent, VacantNs: int64(h.Vacant)})
-	if err == nil {
-		h.master = reply.GetMaster()
-		return nil
-	}
-	h.lastError = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
-	errors.As(t.explainError(err), &h.lastError)
-	if v := verdictOf(h.lastError); v == verdictRetry || v == verdictStaleEpoch {
-		h.askedEpoch, h.askedReplica = asked, whom // it did nothing
-	}
-	return err
 }

@@ -108,8 +108,8 @@ func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 	}
 	var stats []api.Stat
 	err := t.client.mutate(ctx, mutation{
-		//mutant: op: "commit", path: t.path(), size: t.size, touches: t.touched()[:0], effectOf: func() changeEffect { return effectOf(stats) }, //by TestTxnLeavesNothingOldInCaches of ./cell
-		op: "commit", path: t.path(), size: t.size, touches: t.touched(), effectOf: func() changeEffect { return effectOf(stats) },
+		//mutant: op: "commit", path: t.firstPath(), size: t.size, touches: t.touched()[:0], effectOf: func() changeEffect { return effectOn(stats) }, //by TestTxnLeavesNothingOldInCaches of ./cell
+		op: "commit", path: t.firstPath(), size: t.size, touches: t.touched(), effectOf: func() changeEffect { return effectOn(stats) },
 		send: func(ctx context.Context, target *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := target.data.chubby.Txn(ctx, &chubbypb.TxnRequest{Caller: caller, Mutation: m, Conditions: t.conditions, Operations: t.operations})
 			if err == nil {
@@ -167,17 +167,17 @@ func (t *Txn) check() error {
 	case conditions+operations == 0:
 		return &api.Error{Code: api.InvalidArgument, Op: "commit", Message: "the transaction is empty"}
 	case max(conditions, operations) > api.MaxTxnSteps:
-		return &api.Error{Code: api.TooLarge, Op: "commit", Path: t.path(),
+		return &api.Error{Code: api.TooLarge, Op: "commit", Path: t.firstPath(),
 			Message: fmt.Sprintf("the transaction has %d conditions and %d operations; at most %d of each are allowed", conditions, operations, api.MaxTxnSteps)}
 	case t.size > api.MaxContents:
-		return &api.Error{Code: api.TooLarge, Op: "commit", Path: t.path(),
+		return &api.Error{Code: api.TooLarge, Op: "commit", Path: t.firstPath(),
 			Message: fmt.Sprintf("the paths and contents of the transaction have %d bytes; at most %d are allowed, so store pointers to where the data is", t.size, api.MaxContents)}
 	}
 	return t.err
 }
 
-// path is the path of errors about no operation: the first operation's.
-func (t *Txn) path() string {
+// firstPath is the path of errors about no operation: the first operation's.
+func (t *Txn) firstPath() string {
 	for _, o := range t.operations {
 		return o.GetPath()
 	}
@@ -194,8 +194,8 @@ func (t *Txn) touched() []api.Name {
 	return slices.Compact(slices.Sorted(slices.Values(t.touches)))
 }
 
-// effectOf returns the changes of a transaction: contents only, if all of its files existed.
-func effectOf(stats []api.Stat) changeEffect {
+// effectOn returns the changes of a transaction: contents only, if all of its files existed.
+func effectOn(stats []api.Stat) changeEffect {
 	for _, s := range stats {
 		//mutant: if s.Instance == s.Content && false { //by TestTxnLeavesNothingOldInCaches of ./cell
 		if s.Instance == s.Content { // created, or deleted

@@ -91,23 +91,16 @@ func (h *Handle) SetContents(ctx context.Context, contents []byte, options ...Wr
 	if err := checkContents(contents, "write", h.path); err != nil {
 		return api.Stat{}, err
 	}
-	var stat api.Stat
 	o, err := writeOptionsOf("write", h.path, options)
 	if err != nil {
-		return stat, err
+		return api.Stat{}, err
 	}
-	err = h.mutate(ctx, "write", effectContents, len(contents), func(token []byte) sender {
-		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.data.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
-				Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
-			})
-			if err == nil {
-				stat, err = reply.GetStat().Stat()
-			}
-			return err
-		}
+	return h.mutate(ctx, "write", effectContents, len(contents), func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) (*chubbypb.Stat, error) {
+		reply, err := t.data.chubby.SetContents(ctx, &chubbypb.SetContentsRequest{
+			Caller: caller, Mutation: m, Handle: token, Contents: contents, IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
+		})
+		return reply.GetStat(), err
 	})
-	return stat, err
 }
 
 func checkContents(contents []byte, op, path string) error {
@@ -121,23 +114,16 @@ func checkContents(contents []byte, op, path string) error {
 // SetACL replaces the ACL names of a node; empty names leave them unchanged. The handle must have been opened
 // with ChangeACL.
 func (h *Handle) SetACL(ctx context.Context, acl api.ACL, options ...WriteOption) (api.Stat, error) {
-	var stat api.Stat
 	o, err := writeOptionsOf("set ACL", h.path, options)
 	if err != nil {
-		return stat, err
+		return api.Stat{}, err
 	}
-	err = h.mutate(ctx, "set ACL", effectAny, 0, func(token []byte) sender {
-		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.data.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
-				Caller: caller, Mutation: m, Handle: token, Acl: aclToWire(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
-			})
-			if err == nil {
-				stat, err = reply.GetStat().Stat()
-			}
-			return err
-		}
+	return h.mutate(ctx, "set ACL", effectAny, 0, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) (*chubbypb.Stat, error) {
+		reply, err := t.data.chubby.SetACL(ctx, &chubbypb.SetACLRequest{
+			Caller: caller, Mutation: m, Handle: token, Acl: aclToWire(acl), IfGeneration: o.ifGeneration, IfSequencer: o.ifSequencer,
+		})
+		return reply.GetStat(), err
 	})
-	return stat, err
 }
 
 func aclToWire(a api.ACL) *chubbypb.ACL {
@@ -156,23 +142,31 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 		return &api.Error{Code: api.InvalidArgument, Op: "delete", Path: h.path,
 			Message: "a node is deleted whatever its generation; leave IfGeneration out, or delete it in a Client.Txn, which may depend on one"}
 	}
-	return h.mutate(ctx, "delete", effectAny, 0, func(token []byte) sender {
-		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			_, err := t.data.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
-			return err
-		}
+	_, err = h.mutate(ctx, "delete", effectAny, 0, func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) (*chubbypb.Stat, error) {
+		_, err := t.data.chubby.Delete(ctx, &chubbypb.DeleteRequest{Caller: caller, Mutation: m, Handle: token, IfSequencer: o.ifSequencer})
+		return nil, err
 	})
+	return err
 }
 
-// mutate makes a call that changes something. All its attempts carry the same token, as one request.
-func (h *Handle) mutate(ctx context.Context, op string, does changeEffect, size int, send func(token []byte) sender) error {
+// mutate makes a call that changes something, which returns the new metadata or nil. All its attempts carry the same
+// token, as one request.
+func (h *Handle) mutate(ctx context.Context, op string, does changeEffect, size int, send func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation, token []byte) (*chubbypb.Stat, error)) (stat api.Stat, err error) {
 	ctx, leave, err := h.beginCall(ctx, op)
 	if err != nil {
-		return err
+		return stat, err
 	}
 	defer leave()
-	return h.poisonedError(op, h.client.mutate(ctx, mutation{
-		op: op, path: h.path, size: size, send: send(h.currentToken()),
-		touches: []api.Name{h.name, h.name.Parent()}, effectOf: func() changeEffect { return does },
-	}))
+	token := h.currentToken()
+	err = h.client.mutate(ctx, mutation{
+		op: op, path: h.path, size: size, touches: []api.Name{h.name, h.name.Parent()}, effectOf: func() changeEffect { return does },
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			now, err := send(ctx, t, caller, m, token)
+			if err == nil && now != nil {
+				stat, err = now.Stat()
+			}
+			return err
+		},
+	})
+	return stat, h.poisonedError(op, err)
 }

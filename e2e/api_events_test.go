@@ -32,18 +32,15 @@ func (s *suite) watch(c *client.Client, name string, kinds ...api.EventKind) *cl
 func (s *suite) next(h *client.Handle) api.Event {
 	s.Helper()
 	e, err := h.Next(s.ctx)
-	if err != nil {
-		s.Fatalf("next event: %v", err)
-	}
+	noErr(s, err, "next event")
 	if e.Path != h.Path() && e.Kind != api.EventMasterFailedOver {
 		s.Errorf("%v is about %s, want %s", e.Kind, e.Path, h.Path())
 	}
 	return e
 }
 
-// expect waits for an event that fits. A fail-over may lose it (Chubby §2.5); then seen must
-// be true: the change can be read. For an event without a change that can be read, seen is
-// always true.
+// expect waits for an event that fits. A fail-over may lose it (Chubby §2.5); then seen must be true: the change can be
+// read. For an event without a change that can be read, seen is always true.
 func (s *suite) expect(h *client.Handle, seen func() bool, wanted func(api.Event) bool) {
 	s.Helper()
 	for {
@@ -130,8 +127,7 @@ func lockAcquired(s *suite) {
 		})
 }
 
-// Beyond Chubby §2.5: an event says that a lock has no holder any more, so that clients
-// need not poll for that.
+// Beyond Chubby §2.5: an event says that a lock has no holder any more, so that clients need not poll for that.
 func lockVacant(s *suite) {
 	h := s.watch(s.bob, "l", api.EventLockVacant)
 	l := s.acquire(s.file(s.alice, "l"), api.Exclusive)
@@ -170,17 +166,14 @@ func handleInvalid(s *suite) {
 	s.fails(err, api.HandleClosed)
 }
 
-// A handle gets the events it was opened for; those of contents and children
-// are for handles that may read.
+// A handle gets the events it was opened for; those of contents and children are for handles that may read.
 func onlyWhatWasWanted(s *suite) {
 	h := s.watch(s.bob, "f", api.EventLockAcquired)
 	author := s.file(s.alice, "f")
 	s.write(author, "not wanted")
 	l := s.acquire(author, api.Exclusive)
 	s.expect(h, func() bool { return true }, func(e api.Event) bool {
-		if e.Kind == api.EventContentsModified {
-			s.Error("it was not opened for contents-modified")
-		}
+		failIf(s, e.Kind == api.EventContentsModified, "it was not opened for contents-modified")
 		return e.Kind == api.EventLockAcquired
 	})
 	s.ok(l.Release(s.ctx))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,13 +37,10 @@ func boundToItsInstance(s *suite) {
 	_, err = old.TryAcquire(s.ctx, api.Exclusive)
 	s.fails(err, api.HandleClosed)
 	s.fails(old.Delete(s.ctx), api.HandleClosed)
-	if got := s.contents(s.file(s.bob, "f")); got != "new" {
-		s.Errorf("the new file says %q", got)
-	}
+	equal(s, s.contents(s.file(s.bob, "f")), "new", "the new file says %q")
 }
 
-// Chubby §2.6: Open is the only call that takes a name, which may be relative to
-// the handle of a directory.
+// Chubby §2.6: Open is the only call that takes a name, which may be relative to the handle of a directory.
 func relative(s *suite) {
 	d := s.open(s.alice, "d", client.OpenOptions{Read: true, Create: client.Directory})
 	h, err := d.Open(s.ctx, "f", client.OpenOptions{Read: true, Write: true, Create: client.NewFile})
@@ -90,8 +88,7 @@ func closeNeverFails(s *suite) {
 	s.ok(err)
 }
 
-// Chubby §2.6: Poison fails outstanding and later operations without freeing the
-// handle.
+// Chubby §2.6: Poison fails outstanding and later operations without freeing the handle.
 func poison(s *suite) {
 	s.acquire(s.file(s.bob, "f"), api.Exclusive)
 	h := s.file(s.alice, "f")
@@ -121,17 +118,14 @@ func (s *suite) waiters(name string) int {
 	return 0
 }
 
-// Chubby §4.4, the authors' regret: one call that blocks can be withdrawn
-// without giving up the handle.
+// Chubby §4.4, the authors' regret: one call that blocks can be withdrawn without giving up the handle.
 func cancelOneCall(s *suite) {
 	held := s.acquire(s.file(s.bob, "f"), api.Exclusive)
 	h := s.file(s.alice, "f")
 	ctx, cancel := context.WithTimeout(s.ctx, 300*time.Millisecond)
 	defer cancel()
 	_, err := h.Acquire(ctx, api.Exclusive)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		s.Fatalf("Acquire for 300 ms: %v", err)
-	}
+	stopIf(s, !errors.Is(err, context.DeadlineExceeded), "Acquire for 300 ms: %v", err)
 	s.soon("the end of waiting", func() bool { return s.waiters("f") == 0 })
 	s.ok(held.Release(s.ctx))
 	_, err = s.file(s.bob, "f").TryAcquire(s.ctx, api.Exclusive) // nobody has it
@@ -149,9 +143,7 @@ func sharedHandle(s *suite) {
 		all.Go(func() {
 			for range 5 {
 				stat, err := h.SetContents(s.ctx, []byte("x"))
-				if err != nil {
-					s.Error(err)
-				}
+				report(s, err)
 				mu.Lock()
 				written[stat.Content] = true
 				mu.Unlock()
@@ -162,4 +154,132 @@ func sharedHandle(s *suite) {
 	if is := s.stat(h).Content; len(written) != 40 || !written[is] || slices.Max(slices.Collect(maps.Keys(written))) != is {
 		s.Errorf("40 writes made %d generations, %v; the file is at %d", len(written), written, is)
 	}
+}
+
+func lossCases() map[string]func(*suite) {
+	return map[string]func(*suite){
+		"break":            breakLock,
+		"break-now":        breakNow,
+		"break-cut-off":    breakCutOff,
+		"end-session":      endSession,
+		"end-cut-off":      endCutOff,
+		"needs-the-rights": lossNeedsRights,
+	}
+}
+
+// A broken lock: its sequencer is invalid at once, its holder is told why, and the next client
+// has the lock when the holder has released it (decision 10).
+func breakLock(s *suite) {
+	held := s.acquire(s.file(s.alice, "l"), api.Exclusive)
+	next := make(chan *client.Lock, 1)
+	waiting := s.file(s.bob, "l")
+	go func() {
+		l, err := waiting.Acquire(s.ctx, api.Exclusive)
+		report(s, err)
+		next <- l
+	}()
+	s.soon("waiting", func() bool { return s.waiters("l") == 1 })
+	s.ok(s.bob.BreakLock(s.ctx, s.path("l"), "it hangs", false))
+	s.fails(s.bob.CheckSequencer(s.ctx, held.Sequencer().String()), api.BadSequencer)
+	<-held.Context().Done()
+	if err := held.Err(); !errors.Is(err, client.LockTaken) || !strings.Contains(err.Error(), "it hangs") {
+		s.Errorf("the holder hears: %v", err)
+	}
+	select {
+	case <-next:
+		s.Fatal("the next has the lock before the holder has let go")
+	case <-time.After(500 * time.Millisecond):
+	}
+	if list, err := s.bob.Cell().Locks(s.ctx, s.path("l")); err != nil || len(list) != 1 || list[0].Revoked != "broken by bob: it hangs" {
+		s.Errorf("it is listed as %+v, %v", list, err)
+	}
+	_ = held.Release(s.ctx) // it says that the lock is lost
+	if l := <-next; l != nil && l.Token() <= held.Token() {
+		s.Errorf("token %d after %d", l.Token(), held.Token())
+	}
+	s.stat(waiting)
+	report(s, s.alice.Err(), "the session is gone")
+}
+
+// With now the lock is free at once.
+func breakNow(s *suite) {
+	held := s.acquire(s.file(s.alice, "l"), api.Exclusive)
+	s.ok(s.bob.BreakLock(s.ctx, s.path("l"), "now", true))
+	l, err := s.file(s.bob, "l").TryAcquire(s.ctx, api.Exclusive)
+	s.ok(err)
+	failIf(s, l.Token() <= held.Token(), "token %d after %d", l.Token(), held.Token())
+	<-held.Context().Done()
+	_ = held.Release(s.ctx) // it says that the lock is lost
+	s.fails(s.alice.BreakLock(s.ctx, s.path("absent"), "why not", false), api.NotFound)
+}
+
+// A holder that is cut off keeps its lock until its lease and lock-delay have ended; by then it knows that.
+func breakCutOff(s *suite) {
+	var wire cable
+	gone := s.w.clientFor(s.T, client.Config{As: "carol", Lease: time.Second, Dialer: wire.dial})
+	h, err := gone.Open(s.ctx, s.path("l"), client.OpenOptions{Write: true, Create: client.File, LockDelay: 2 * time.Second})
+	s.ok(err)
+	held, err := h.Acquire(s.ctx, api.Exclusive)
+	s.ok(err)
+	wire.cut()
+	began := time.Now()
+	if err := s.bob.BreakLock(s.ctx, s.path("l"), "gone", false); !errors.Is(err, api.NotHeld) { // it came after the lease and the lock-delay
+		s.ok(err)
+	}
+	s.fails(s.bob.CheckSequencer(s.ctx, held.Sequencer().String()), api.BadSequencer)
+	s.acquire(s.file(s.bob, "l"), api.Exclusive)
+	if took := time.Since(began); took < 2*time.Second {
+		s.Errorf("the lock was had after %v; the lock-delay alone is 2 s", took)
+	}
+	failIf(s, held.Context().Err() == nil, "the holder believes in its lock still")
+}
+
+// A session that is terminated: no call of it is done any more; what it held is free when it has released it.
+func endSession(s *suite) {
+	carol := s.w.clientFor(s.T, client.Config{As: "carol"})
+	h := s.file(carol, "l")
+	held := s.acquire(h, api.Exclusive)
+	s.open(carol, "up", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true})
+	s.ok(s.bob.EndSession(s.ctx, carol.Session(), "maintenance"))
+	s.fails(s.bob.CheckSequencer(s.ctx, held.Sequencer().String()), api.BadSequencer)
+	<-carol.Done()
+	if err := carol.Err(); !errors.Is(err, client.EndedByCell) || !strings.Contains(err.Error(), "maintenance") {
+		s.Errorf("the session hears: %v", err)
+	}
+	failIf(s, held.Context().Err() == nil, "the lock's context outlived its session")
+	_, err := h.Stat(s.ctx)
+	s.fails(err, api.SessionExpired)
+	s.ok(h.Close(s.ctx)) // releases the lock
+	s.acquire(s.file(s.bob, "l"), api.Exclusive)
+	s.soon("the end of its ephemeral file", func() bool { return s.absent("up") })
+	s.fails(s.bob.EndSession(s.ctx, carol.Session(), "again"), api.NotFound)
+}
+
+// And if that session is cut off, when its lease and lock-delay have ended.
+func endCutOff(s *suite) {
+	var wire cable
+	gone := s.w.clientFor(s.T, client.Config{As: "carol", Lease: time.Second, Dialer: wire.dial})
+	h, err := gone.Open(s.ctx, s.path("l"), client.OpenOptions{Write: true, Create: client.File, LockDelay: 2 * time.Second})
+	s.ok(err)
+	_, err = h.Acquire(s.ctx, api.Exclusive)
+	s.ok(err)
+	wire.cut()
+	began := time.Now()
+	if err := s.bob.EndSession(s.ctx, gone.Session(), "gone"); !errors.Is(err, api.NotFound) { // it came after the lease
+		s.ok(err)
+	}
+	s.acquire(s.file(s.bob, "l"), api.Exclusive)
+	if took := time.Since(began); took < 2*time.Second {
+		s.Errorf("the lock was had after %v; the lock-delay alone is 2 s", took)
+	}
+}
+
+// Taking a lock away needs the right to change the node's ACL.
+func lossNeedsRights(s *suite) {
+	alice := s.acl("alice", "alice\n")
+	h := s.open(s.alice, "l", client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Change: alice}})
+	l := s.acquire(h, api.Exclusive)
+	s.fails(s.bob.BreakLock(s.ctx, s.path("l"), "why not", false), api.PermissionDenied)
+	s.fails(s.bob.BreakLock(s.ctx, s.path("l"), "why not", true), api.PermissionDenied)
+	s.ok(s.bob.CheckSequencer(s.ctx, l.Sequencer().String()))
 }

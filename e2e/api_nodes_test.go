@@ -29,9 +29,7 @@ func wholeFile(s *suite) {
 	h := s.file(s.alice, "f")
 	was := s.write(h, "first")
 	is := s.write(h, "second")
-	if is.Content <= was.Content || is.Size != len("second") {
-		s.Errorf("after a write: %+v, before: %+v", is, was)
-	}
+	failIf(s, is.Content <= was.Content || is.Size != len("second"), "after a write: %+v, before: %+v", is, was)
 	text, stat, err := s.file(s.bob, "f").Contents(s.ctx)
 	if err != nil || string(text) != "second" || stat.Content != is.Content || stat.Checksum != is.Checksum {
 		s.Errorf("another reads %q, %+v, %v", text, stat, err)
@@ -48,12 +46,8 @@ func compareAndSwap(s *suite) {
 	first := s.write(h, "first")
 	second := s.write(h, "second", client.IfGeneration(first.Content))
 	_, err := h.SetContents(s.ctx, []byte("late"), client.IfGeneration(first.Content))
-	if e := s.fails(err, api.GenerationMismatch); e.Current != second.Content {
-		s.Errorf("the error says %d, want %d", e.Current, second.Content)
-	}
-	if got := s.contents(h); got != "second" {
-		s.Errorf("the file says %q", got)
-	}
+	equal(s, s.fails(err, api.GenerationMismatch).Current, second.Content, "the error says %d")
+	equal(s, s.contents(h), "second", "the file says %q")
 	s.ok(h.Delete(s.ctx))
 	again := s.file(s.alice, "f")
 	for _, old := range []api.Generation{born.Content, first.Content, second.Content} {
@@ -63,8 +57,7 @@ func compareAndSwap(s *suite) {
 	s.write(again, "third", client.IfGeneration(s.stat(again).Content))
 }
 
-// Chubby §2.3: four numbers that only grow; an instance is greater than that of
-// any previous node of the name.
+// Chubby §2.3: four numbers that only grow; an instance is greater than that of any previous node of the name.
 func numbersOnlyGrow(s *suite) {
 	h := s.file(s.bob, "f") // bob caches nothing, and so sees the generation of the lock
 	first := s.stat(h)
@@ -86,8 +79,7 @@ func numbersOnlyGrow(s *suite) {
 	}
 }
 
-// Chubby §2.6: Open may or must create, with initial contents and ACL names, and
-// says whether it did.
+// Chubby §2.6: Open may or must create, with initial contents and ACL names, and says whether it did.
 func create(s *suite) {
 	h := s.open(s.alice, "f", client.OpenOptions{Read: true, Write: true, Create: client.NewFile, Contents: []byte("initial"), ACL: api.ACL{Write: "everyone"}})
 	if !h.Created() || s.contents(h) != "initial" || s.stat(h).ACL != (api.ACL{Read: "everyone", Write: "everyone", Change: "everyone"}) {
@@ -113,9 +105,7 @@ func ephemeralFile(s *suite) {
 	h := s.open(s.alice, "up", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true})
 	other := s.open(s.bob, "up", client.OpenOptions{Read: true})
 	s.ok(h.Close(s.ctx))
-	if stat := s.stat(other); !stat.Ephemeral {
-		s.Error("it is not ephemeral")
-	}
+	failIf(s, !s.stat(other).Ephemeral, "it is not ephemeral")
 	s.ok(other.Close(s.ctx))
 	s.soon("its removal", func() bool { return s.absent("up") })
 }
@@ -125,9 +115,7 @@ func ephemeralDirectory(s *suite) {
 	h := s.open(s.alice, "d", client.OpenOptions{Read: true, Create: client.Directory, Ephemeral: true})
 	child := s.file(s.alice, "d/child")
 	s.ok(h.Close(s.ctx))
-	if _, err := child.Stat(s.ctx); err != nil {
-		s.Errorf("the child of a directory that nobody has open: %v", err)
-	}
+	report(s, errOf(child.Stat(s.ctx)), "the child of a directory that nobody has open")
 	s.ok(child.Delete(s.ctx))
 	s.soon("its removal", func() bool { return s.absent("d") })
 }
@@ -141,9 +129,8 @@ func (s *suite) absent(name string) bool {
 	return errors.Is(err, api.NotFound)
 }
 
-// Chubby §2.6: a node is deleted only if it has no children; §2.3: any node may
-// be deleted, ephemeral ones too. A lock that another holds is in the way
-// (decision 10).
+// Chubby §2.6: a node is deleted only if it has no children; §2.3: any node may be deleted, ephemeral ones too. A lock
+// that another holds is in the way (decision 10).
 func deleteNode(s *suite) {
 	d := s.open(s.alice, "d", client.OpenOptions{Write: true, Create: client.Directory})
 	child := s.open(s.bob, "d/child", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true})
@@ -156,9 +143,7 @@ func deleteNode(s *suite) {
 	s.ok(l.Release(s.ctx))
 	s.ok(mine.Delete(s.ctx))
 	s.ok(d.Delete(s.ctx))
-	if !s.absent("d") {
-		s.Error("it is still there")
-	}
+	failIf(s, !s.absent("d"), "it is still there")
 }
 
 // Chubby §2.6: ReadDir returns the children's names and metadata.
@@ -173,15 +158,12 @@ func list(s *suite) {
 			s.Errorf("child %d is %+v", i, child)
 		}
 	}
-	if len(children) != 12 {
-		s.Errorf("%d children, want 12", len(children))
-	}
+	equal(s, len(children), 12, "%d children")
 	_, err = s.file(s.alice, "f00").ReadDir(s.ctx)
 	s.fails(err, api.NotDirectory)
 }
 
-// Chubby §4.3: files are small, and a larger one is refused before anything
-// happens.
+// Chubby §4.3: files are small, and a larger one is refused before anything happens.
 func limits(s *suite) {
 	h := s.file(s.alice, "f")
 	largest := s.write(h, string(bytes.Repeat([]byte("x"), api.MaxContents)))

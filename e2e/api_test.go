@@ -41,8 +41,7 @@ func TestAPI(t *testing.T) {
 	runAPI(t, w, "once")
 }
 
-// TestAPIWhileMastersDie runs it again and again while kill -9 hits the master
-// every five seconds.
+// TestAPIWhileMastersDie runs it again and again while kill -9 hits the master every five seconds.
 func TestAPIWhileMastersDie(t *testing.T) {
 	w := start(t)
 	stop, done := make(chan struct{}), make(chan int)
@@ -61,8 +60,7 @@ func TestAPIWhileMastersDie(t *testing.T) {
 	}
 }
 
-// killEvery kills the master with kill -9 again and again, and returns how often. chubbyd dev
-// starts it again.
+// killEvery kills the master with kill -9 again and again, and returns how often. chubbyd dev starts it again.
 func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}) (kills int) {
 	for {
 		select {
@@ -78,7 +76,7 @@ func killEvery(t *testing.T, w *world, every time.Duration, stop <-chan struct{}
 	}
 }
 
-// master returns the master's id, "" if there is none at the moment.
+// master returns the master's id, "" without a master.
 func (w *world) master() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -145,14 +143,11 @@ func runAPI(t *testing.T, w *world, round string) {
 	}
 }
 
-// open opens a node by its name below the case's directory ("" is that directory), or by a
-// whole path.
+// open opens a node by its name below the case's directory ("" is that directory), or by a whole path.
 func (s *suite) open(c *client.Client, name string, opts client.OpenOptions) *client.Handle {
 	s.Helper()
 	h, err := c.Open(s.ctx, s.path(name), opts)
-	if err != nil {
-		s.Fatalf("open %s: %v", name, err)
-	}
+	stopIf(s, err != nil, "open %s: %v", name, err)
 	return h
 }
 
@@ -175,21 +170,15 @@ func (s *suite) file(c *client.Client, name string) *client.Handle {
 // ok fails the case for an error.
 func (s *suite) ok(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	noErr(s, err)
 }
 
 // fails fails the case unless the error is of that code, and says something.
 func (s *suite) fails(err error, code api.Code) *api.Error {
 	s.Helper()
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != code {
-		s.Fatalf("got %v, want %v", err, code)
-	}
-	if e.Message == "" {
-		s.Errorf("%v says too little", err)
-	}
+	stopIf(s, !errors.As(err, &e) || e.Code != code, "got %v, want %v", err, code)
+	failIf(s, e.Message == "", "%v says too little", err)
 	return e
 }
 

@@ -137,8 +137,7 @@ func (a *attacker) again(goroutines int, do func(net.Conn) error) error {
 	return nil
 }
 
-// halfOpen opens connections that say nothing, or begin a handshake, and keeps them as long as the replica
-// does.
+// halfOpen opens connections that say nothing, or begin a handshake, and keeps them as long as the replica does.
 func (a *attacker) halfOpen() error {
 	hello, err := a.clientHello()
 	if err != nil {

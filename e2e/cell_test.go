@@ -21,8 +21,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestMain builds the binaries once and runs the tests with them; or, as a child of the tests, it
-// does a task.
+// TestMain builds the binaries once and runs the tests with them; or, as a child of the tests, it does a task.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *childTask == "" {
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(k.run())
 }
 
-// binaries is the directory into which TestMain has built chubbyd, chubbyctl, chubbyctl-queue and the election of
+// binaries is the directory into which TestMain has built chubbyd, chubbyctl, chubbyctl-recipes and the election of
 // the README.
 var binaries string
 
@@ -53,7 +52,7 @@ func build(m *testing.M) int {
 	binaries = dir
 	for _, args := range [][]string{
 		{"-o", dir, "../cmd/chubbyd", "../cmd/chubbyctl", "../examples/election"},
-		{"-C", "../contrib/recipes", "-o", dir, "./cmd/chubbyctl-queue"},
+		{"-C", "../contrib/recipes", "-o", dir, "./cmd/chubbyctl-recipes"},
 	} {
 		if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, out)
@@ -93,8 +92,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, dir: filepath.Join(t.TempDir(), "cell"), base: freePorts(t), root: "/ls/local"}
 }
 
-// start starts a cell of five with these flags for chubbyd dev, and waits until
-// it is ready.
+// start starts a cell of five with these flags for chubbyd dev, and waits until it is ready.
 func start(t *testing.T, flags ...string) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -143,9 +141,7 @@ func (w *world) clientFor(t *testing.T, cfg client.Config) *client.Client {
 	ctx, cancel := context.WithTimeout(context.Background(), patience(20*time.Second))
 	defer cancel()
 	c, err := client.New(ctx, cfg)
-	if err != nil {
-		t.Fatalf("open a session: %v", err)
-	}
+	noErr(t, err, "open a session")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -199,15 +195,10 @@ func spawn(t *testing.T, stdin io.Reader, name string, args ...string) *process 
 // launch starts a command by a function of the caller.
 func launch(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) error) *process {
 	t.Helper()
-	p, err := beginBy(cmd, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(beginBy(cmd, start))(t)
 	p.t = t
 	t.Cleanup(func() {
-		if err := p.end(); err != nil {
-			t.Error(err)
-		}
+		report(t, p.end())
 	})
 	return p
 }
@@ -275,9 +266,7 @@ func (p *process) running() bool {
 // waitFor waits until the process has printed text.
 func (p *process) waitFor(text string, limit time.Duration) {
 	p.t.Helper()
-	if err := p.awaitText(text, limit); err != nil {
-		p.t.Fatal(err)
-	}
+	noErr(p.t, p.awaitText(text, limit))
 }
 
 // awaitText is waitFor without a test. It waits with patience.
@@ -303,6 +292,19 @@ func (w *world) ctl(args ...string) *process {
 type result struct {
 	out, err string
 	code     int
+}
+
+// exits fails the test unless the command ended with that code.
+func (r result) exits(t testing.TB, code int, what string) {
+	t.Helper()
+	failIf(t, r.code != code, "%s: exit %d, want %d\n%s%s", what, r.code, code, r.out, r.err)
+}
+
+// exits waits for the end of a process, and fails the test unless it comes in time and with that code.
+func (p *process) exits(t testing.TB, within time.Duration, code int, what any) {
+	t.Helper()
+	got := p.wait(within)
+	failIf(t, got != code, "%v: exit %d, want %d\n%s%s", what, got, code, &p.stdout, &p.stderr)
 }
 
 // do runs chubbyctl to its end.
@@ -334,10 +336,7 @@ type replica struct {
 // replicas reads dev.json.
 func (w *world) replicas() map[string]replica {
 	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.dir, "dev.json"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(w.dir, "dev.json")))(w.t)
 	var dev struct{ Replicas []replica }
 	if err := json.Unmarshal(text, &dev); err != nil {
 		w.t.Fatalf("dev.json: %v\n%s", err, text)

@@ -18,8 +18,7 @@ import (
 	"github.com/chubbylock/chubby/internal/bootclock"
 )
 
-// childTask makes this program a child of the tests: a client that a test kills or stops must be
-// a process of its own.
+// childTask makes this program a child of the tests: a client that a test kills or stops must be a process of its own.
 var childTask = flag.String("child", "", "what to do instead of testing, as JSON; the tests start their own children with it")
 
 // task is what a child does, until its standard input ends.
@@ -77,13 +76,9 @@ func (w *world) childBy(t *testing.T, k task, start func(*exec.Cmd) error) child
 	t.Helper()
 	k.Servers = strings.Split(w.servers(), ",")
 	text, err := json.Marshal(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	stdin, open, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var c child
 	t.Cleanup(func() {
 		if c.process != nil && strings.Contains(c.stderr.String(), "DATA RACE") {

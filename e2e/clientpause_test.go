@@ -27,9 +27,8 @@ type pausedClient struct {
 	resumed  int64
 }
 
-// A client that was stopped for longer than its lease notices that before it uses anything: no
-// call that begins after the stop is answered from its cache, and it does not rely on its lock
-// (Chubby §2.4, §2.7, §2.8).
+// A client that was stopped for longer than its lease notices that before it uses anything: no call that begins after
+// the stop is answered from its cache, and it does not rely on its lock (Chubby §2.4, §2.7, §2.8).
 func TestClientPaused(t *testing.T) {
 	w := start(t)
 	// These measure how long a change takes, so no master dies meanwhile.
@@ -70,9 +69,7 @@ func (w *world) pauseClients(t *testing.T, trials map[string]clientPause) {
 				k := task{Do: "reportPause", Lease: c.lease, Grace: c.grace, LockDelay: c.delay, Files: []string{path}, Lock: path + ".lock", Watch: c.watch}
 				other := w.clientFor(t, client.Config{NoCache: true})
 				p.file, p.lock = w.handle(ctx, other, path), w.handle(ctx, other, k.Lock)
-				if _, err := p.file.SetContents(ctx, []byte("old")); err != nil {
-					t.Fatal(err)
-				}
+				must(p.file.SetContents(ctx, []byte("old")))(t)
 				p.child = w.child(t, k)
 				c.stop(p)
 				c.trial(p, c.grace)
@@ -120,16 +117,11 @@ func (p *pausedClient) resume(at int64) {
 	p.signal(syscall.SIGCONT)
 }
 
-// overtake changes the file and takes the lock. Both succeed when the cell has ended the child's
-// session.
+// overtake changes the file and takes the lock. Both succeed when the cell has ended the child's session.
 func (p *pausedClient) overtake() {
 	p.Helper()
-	if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
-		p.Fatal(err)
-	}
-	if _, err := p.lock.Acquire(p.ctx, api.Exclusive); err != nil {
-		p.Fatal(err)
-	}
+	must(p.file.SetContents(p.ctx, []byte("new")))(p)
+	must(p.lock.Acquire(p.ctx, api.Exclusive))(p)
 	if machineNow() < p.leaseEnd {
 		p.Error("the file was changed while the child's lease ran and it had the file in its cache")
 	}
@@ -140,8 +132,7 @@ func (p *pausedClient) after(what string) []note {
 	return slices.DeleteFunc(p.notes(), func(n note) bool { return n.What != what || n.Began < p.resumed })
 }
 
-// settle waits long enough for the child to do something wrong: until it has made its looks, and
-// a little longer.
+// settle waits long enough for the child to do something wrong: until it has made its looks, and a little longer.
 func (p *pausedClient) settle() {
 	p.Helper()
 	for _, what := range []string{"lock", "write", "read"} {
@@ -170,9 +161,7 @@ func (p *pausedClient) pastLease(time.Duration) {
 func (p *pausedClient) change() {
 	p.Helper()
 	began := time.Now()
-	if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
-		p.Fatal(err)
-	}
+	must(p.file.SetContents(p.ctx, []byte("new")))(p)
 	took := time.Since(began)
 	p.Logf("the change took %v", took)
 	if took > patience(api.CacheLease+500*time.Millisecond) {
@@ -205,9 +194,7 @@ func (p *pausedClient) pastGrace(grace time.Duration) {
 	p.settle()
 	p.nothingUsed(client.GraceOver)
 	for _, n := range p.after("read") {
-		if n.Cause != client.GraceOver {
-			p.Errorf("a read: %+v, want that the session is gone", n)
-		}
+		failIf(p, n.Cause != client.GraceOver, "a read: %+v, want that the session is gone", n)
 	}
 }
 
@@ -232,20 +219,15 @@ func (p *pausedClient) nothingWorks(cause client.Cause) {
 		}
 	}
 	for _, n := range p.after("lock") {
-		if n.Cause != cause {
-			p.Errorf("the lock: %+v, want its end by %v", n, cause)
-		}
+		failIf(p, n.Cause != cause, "the lock: %+v, want its end by %v", n, cause)
 	}
 	for _, n := range p.after("write") {
-		if n.Err == "" {
-			p.Errorf("a write under the lock succeeded: %+v", n)
-		}
+		failIf(p, n.Err == "", "a write under the lock succeeded: %+v", n)
 	}
 }
 
-// savedInTime stops the child past the lease that it knows of, but not past the one that began
-// when another master took over meanwhile. The child is in jeopardy, then safe, and still has its
-// lock, because of the lock-delay.
+// savedInTime stops the child past the lease that it knows of, but not past the one that began when another master took
+// over meanwhile. The child is in jeopardy, then safe, and still has its lock, because of the lock-delay.
 func (p *pausedClient) savedInTime(time.Duration) {
 	time.Sleep(4 * time.Second) // so much longer lasts the lease that the next master grants
 	p.w.kill9(p.w.replicas()[p.w.master()].PID)
@@ -253,9 +235,7 @@ func (p *pausedClient) savedInTime(time.Duration) {
 	at := p.leaseEnd + int64(200*time.Millisecond)
 	time.Sleep(time.Duration(at-machineNow()) - 100*time.Millisecond)
 	go func() {
-		if _, err := p.file.SetContents(p.ctx, []byte("new")); err != nil {
-			p.Error(err)
-		}
+		report(p, errOf(p.file.SetContents(p.ctx, []byte("new"))))
 		acknowledged <- machineNow()
 	}()
 	p.resume(at)
@@ -270,13 +250,9 @@ func (p *pausedClient) savedInTime(time.Duration) {
 	for _, n := range p.after("state") {
 		states = append(states, n.Text)
 	}
-	if !slices.Equal(states, []string{"jeopardy", "safe"}) {
-		p.Errorf("states: %v, want jeopardy, then safe", states)
-	}
+	failIf(p, !slices.Equal(states, []string{"jeopardy", "safe"}), "states: %v, want jeopardy, then safe", states)
 	for _, n := range append(p.after("lock"), p.after("write")...) {
-		if n.Err != "" {
-			p.Errorf("the lock was to outlast this: %+v", n)
-		}
+		failIf(p, n.Err != "", "the lock was to outlast this: %+v", n)
 	}
 	if ends := p.after("lock's end"); len(ends) > 0 {
 		p.Errorf("the lock's context ended: %+v", ends)

@@ -54,9 +54,7 @@ func (s typist) open(t *testing.T, path, servers string) *screen {
 	}
 	cmd.Dir = home
 	file, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 160})
-	if err != nil {
-		t.Fatalf("start %s on a terminal: %v", s.name, err)
-	}
+	stopIf(t, err != nil, "start %s on a terminal: %v", s.name, err)
 	term := &screen{t: t, pty: file}
 	shown := make(chan struct{})
 	go func() {
@@ -132,8 +130,7 @@ func (m *screen) shows(typed, text string) {
 	m.t.Fatalf("after %q, %q was not shown:\n%s\n%q", typed, text, m.shown.String()[before:], m.shown.String()[before:])
 }
 
-// TestCompletion presses Tab in real shells on a real terminal, and looks at
-// what the completed commands do.
+// TestCompletion presses Tab in real shells on a real terminal, and looks at what the completed commands do.
 func TestCompletion(t *testing.T) {
 	besideOthers(t)
 	w := start(t, "--replicas", "1")
@@ -148,9 +145,7 @@ func TestCompletion(t *testing.T) {
 	for _, s := range typists(t.TempDir()) {
 		t.Run(s.name, func(t *testing.T) {
 			path, err := exec.LookPath(s.name)
-			if err != nil {
-				t.Fatalf("%s is not installed: apt-get install bash bash-completion zsh fish", s.name)
-			}
+			stopIf(t, err != nil, "%s is not installed: apt-get install bash bash-completion zsh fish", s.name)
 			t.Parallel()
 			s.completes(t, path, w)
 			s.isSilentWithoutACell(t, path)
@@ -189,9 +184,7 @@ func (s typist) completes(t *testing.T, path string, w *world) {
 		m.tab("chubbyctl cat /ls/local/alp$(touch " + ran + ")")
 		m.write("\x15") // Ctrl-U takes the line back
 		m.settle()
-		if _, err := os.Stat(ran); err == nil {
-			t.Errorf("Tab ran a command substitution of the line")
-		}
+		failIf(t, errOf(os.Stat(ran)) == nil, "Tab ran a command substitution of the line")
 	}
 
 	m.tab("chubbyctl cell status --out")
@@ -199,8 +192,7 @@ func (s typist) completes(t *testing.T, path string, w *world) {
 	m.shows("\r", `"replicas":[{`)
 }
 
-// isSilentWithoutACell: if no cell answers, Tab costs a second, and prints nothing on the line
-// that is being typed.
+// isSilentWithoutACell: if no cell answers, Tab costs a second, and prints nothing on the line that is being typed.
 func (s typist) isSilentWithoutACell(t *testing.T, path string) {
 	m := s.open(t, path, "127.0.0.1:1")
 	m.write("chubbyctl cat /ls/local/al")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -65,9 +66,7 @@ func (w *world) drill(code int, args ...string) (r drillReport) {
 func (w *world) awaitMaster() {
 	w.t.Helper()
 	for end := time.Now().Add(patience(30 * time.Second)); w.do("--timeout", "2s", "cell", "status").code != 0; {
-		if time.Now().After(end) {
-			w.t.Fatal("the cell has no master")
-		}
+		stopIf(w.t, time.Now().After(end), "the cell has no master")
 	}
 }
 
@@ -79,10 +78,7 @@ func TestDrills(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	owner := w.client(client.Config{})
-	kept, err := w.handle(ctx, owner, "/ls/local/kept").Acquire(ctx, api.Exclusive, client.Reason("the witness"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must(w.handle(ctx, owner, "/ls/local/kept").Acquire(ctx, api.Exclusive, client.Reason("the witness")))(t)
 
 	for _, args := range [][]string{{"failover"}, {"failover", "--hard"}, {"outage", "20s"}, {"session-loss", owner.Session().String()}, {"slow-client"}} {
 		before := w.status()
@@ -109,9 +105,7 @@ func TestDrills(t *testing.T) {
 			t.Errorf("drill %v does not name the lock:\n%s", args, text.out)
 		}
 	}
-	if valid := w.must("sequencer", "check", kept.Sequencer().String()); valid == "" {
-		t.Error("the sequencer is not valid")
-	}
+	failIf(t, w.must("sequencer", "check", kept.Sequencer().String()) == "", "the sequencer is not valid")
 	if r := w.do("drill", "failover"); strings.Contains(r.out, "/ls/local/kept") {
 		t.Errorf("a sequencer of the lock was shown, and it is listed:\n%s", r.out)
 	}
@@ -124,9 +118,7 @@ func TestDrills(t *testing.T) {
 		if r.LocksBefore != 1 || r.LocksKept != 1 || len(r.LocksChanged.List) > 0 || len(r.SessionsGone.List) > 0 || kept.Err() != nil {
 			t.Errorf("drill %v: %+v; the lock: %v", args, r, kept.Err())
 		}
-		if args[0] == "outage" && r.NoAnswerS < 2.9 {
-			t.Errorf("an outage of 3s without an answer for %vs", r.NoAnswerS)
-		}
+		failIf(t, args[0] == "outage" && r.NoAnswerS < 2.9, "an outage of 3s without an answer for %vs", r.NoAnswerS)
 	}
 	if r := w.drill(4, "failover", "--hard", "--yes", "--limit", "1ms"); r.WithinLimit || !r.Done {
 		t.Errorf("longer than --limit: %+v", r)
@@ -148,9 +140,7 @@ func TestDrills(t *testing.T) {
 		_ = kept.Release(ctx)
 	}()
 	r := w.drill(0, "session-loss", owner.Session().String(), "--yes", "--reason", "a test", "--limit", "60s")
-	if err := <-passed; err != nil {
-		t.Error(err)
-	}
+	report(t, <-passed)
 	if l := r.Loss; l == nil || l.GoneS == nil || len(l.Locks) != 1 || l.Locks[0].AfterS == nil || len(l.Locks[0].Holders) != 1 || l.Locks[0].Holders[0].Session != next.Session().String() {
 		t.Errorf("who has the lock: %+v", r)
 	}
@@ -159,17 +149,14 @@ func TestDrills(t *testing.T) {
 	}
 }
 
-// The status of a cell tells of an outage; there is one at a time; and Ctrl-C and the death of chubbyctl or of the
+// The status of a cell shows an outage; there is one at a time; and Ctrl-C and the death of chubbyctl or of the
 // master each end it in seconds.
 func TestDrillOutageEnds(t *testing.T) {
 	besideOthers(t)
 	w := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	kept, err := w.handle(ctx, w.client(client.Config{}), "/ls/local/kept").Acquire(ctx, api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must(w.handle(ctx, w.client(client.Config{}), "/ls/local/kept").Acquire(ctx, api.Exclusive))(t)
 	for _, how := range []string{"SIGINT", "SIGKILL", "the master"} {
 		w.awaitMaster()
 		before := w.status()
@@ -179,12 +166,8 @@ func TestDrillOutageEnds(t *testing.T) {
 				t.Fatalf("the drill is not shown: %s%s", w.do("cell", "status").out, &p.stderr)
 			}
 		}
-		if r := w.do("--timeout", "1s", "put", "/ls/local/x", "y"); r.code != 69 {
-			t.Errorf("in an outage, put: exit %d %s", r.code, r.err)
-		}
-		if r := w.do("--timeout", "1s", "drill", "failover", "--yes"); r.code == 0 {
-			t.Error("a second drill began")
-		}
+		w.do("--timeout", "1s", "put", "/ls/local/x", "y").exits(t, 69, "in an outage, put")
+		failIf(t, w.do("--timeout", "1s", "drill", "failover", "--yes").code == 0, "a second drill began")
 		began := time.Now()
 		switch how {
 		case "SIGINT":
@@ -195,9 +178,7 @@ func TestDrillOutageEnds(t *testing.T) {
 		case "SIGKILL":
 			_ = p.cmd.Process.Kill()
 		case "the master":
-			if err := syscall.Kill(w.replicas()[before.Master].PID, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, syscall.Kill(w.replicas()[before.Master].PID, syscall.SIGKILL))
 		}
 		w.must("put", "/ls/local/x", fmt.Sprint(how))
 		if took := time.Since(began); took > 25*time.Second { // of 45 s
@@ -208,11 +189,86 @@ func TestDrillOutageEnds(t *testing.T) {
 				t.Errorf("after the death of the master: exit %d\n%s%s", code, &p.stdout, &p.stderr)
 			}
 		}
-		if kept.Err() != nil {
-			t.Errorf("%s: the lock: %v", how, kept.Err())
-		}
+		failIf(t, kept.Err() != nil, "%s: the lock: %v", how, kept.Err())
 		if after := w.status(); after.Epoch <= before.Epoch {
 			t.Errorf("%s: epoch %d, then %d", how, before.Epoch, after.Epoch)
 		}
 	}
+}
+
+// A planned hand-over, by chubbyctl cell transfer or because the master is stopped by SIGTERM, disturbs no session:
+// locks stay held, no session is in jeopardy, and writes and reads stop for a fifth of a second at most.
+func TestTransfer(t *testing.T) {
+	w := start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience(time.Minute))
+	defer cancel()
+	var jeopardies atomic.Int64
+	cfg := client.Config{OnState: func(client.StateChange) { jeopardies.Add(1) }}
+	if !alone() {
+		cfg.Lease = api.MaxLease // for a disk that takes seconds
+	}
+	c := w.client(cfg)
+	held := must(w.handle(ctx, c, "/ls/local/lock").Acquire(ctx, api.Exclusive))(t)
+	h := w.handle(ctx, w.client(client.Config{NoCache: true}), "/ls/local/file")
+	for _, by := range []string{"transfer", "transfer", "transfer", "SIGTERM"} {
+		for _, work := range []struct {
+			name string
+			do   func() error
+		}{
+			{"write", func() error { _, err := h.SetContents(ctx, []byte("x")); return err }},
+			{"read", func() error { _, _, err := h.Contents(ctx); return err }},
+		} {
+			longest, took := w.whileHandedOver(by, work.do)
+			t.Logf("%s: the longest %s took %v, the hand-over %v", by, work.name, longest.Round(time.Millisecond), took.Round(time.Millisecond))
+			limit := 200 * time.Millisecond
+			if !*full {
+				limit *= 5 // for the race detector
+			}
+			failIf(t, longest > patience(limit), "%s: a %s took %v", by, work.name, longest)
+		}
+	}
+	if held.Err() != nil || jeopardies.Load() > 0 {
+		t.Errorf("the lock: %v; the session changed its state %d times", held.Err(), jeopardies.Load())
+	}
+}
+
+// whileHandedOver works on while the master hands over, and returns how long the
+// longest piece of work took, and how long it was until another was the master.
+func (w *world) whileHandedOver(by string, work func() error) (longest, took time.Duration) {
+	w.t.Helper()
+	stop, done := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		var longest time.Duration
+		for {
+			select {
+			case <-stop:
+				done <- longest
+				return
+			default:
+			}
+			began := time.Now()
+			if err := work(); err != nil {
+				w.t.Error(err)
+				done <- longest
+				return
+			}
+			longest = max(longest, time.Since(began))
+		}
+	}()
+	before := w.status()
+	began := time.Now()
+	if by == "transfer" {
+		w.must("cell", "transfer")
+	} else if err := syscall.Kill(w.replicas()[before.Master].PID, syscall.SIGTERM); err != nil {
+		w.t.Fatal(err)
+	}
+	for after := before; after.Epoch <= before.Epoch || after.Master == ""; {
+		text := w.do("-o", "json", "cell", "status").out // it fails while there is no master
+		if err := json.Unmarshal([]byte(text), &after); err != nil || time.Since(began) > patience(10*time.Second) {
+			w.t.Fatalf("%s is still the master: %v %s", before.Master, err, text)
+		}
+	}
+	took = time.Since(began)
+	close(stop)
+	return <-done, took
 }

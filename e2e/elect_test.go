@@ -1,12 +1,21 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
+	"github.com/chubbylock/chubby/client"
 )
 
 // primaryLine is one line of elect --observe -o json.
@@ -61,20 +70,14 @@ func TestElect(t *testing.T) {
 	one := candidate("one", "--yield")
 	one.waitFor("primary", 20*time.Second)
 	first := observer.waitPrimary("one", 20*time.Second, names("one:80"))
-	if got := w.must("cat", path); got != "one:80" {
-		t.Errorf("the file says %q", got)
-	}
+	equal(t, w.must("cat", path), "one:80", "the file says %q")
 
 	candidate("two").waitNoted(w, path, "two")
 	three := candidate("three", "--priority", "3")
 	three.waitFor("primary", 20*time.Second) // one gives way to a higher priority, and two is passed over
-	if code := one.wait(20 * time.Second); code != 5 {
-		t.Errorf("one gave way with exit %d, want its command's own 5; stderr %s", code, &one.stderr)
-	}
+	one.exits(t, 20*time.Second, 5, "the one that gave way, by its own command")
 	second := observer.waitPrimary("three", 20*time.Second, names("three:80"))
-	if second.Token <= first.Token {
-		t.Errorf("token %d after %d", second.Token, first.Token)
-	}
+	failIf(t, second.Token <= first.Token, "token %d after %d", second.Token, first.Token)
 
 	candidate("four").waitNoted(w, path, "four")
 	w.must("elect", "--nominate", "four", path)
@@ -93,9 +96,7 @@ func TestElect(t *testing.T) {
 func (p *process) waitNoted(w *world, path, name string) {
 	p.t.Helper()
 	for end := time.Now().Add(patience(20 * time.Second)); !strings.Contains(w.must("elect", "--candidates", path), name); {
-		if time.Now().After(end) {
-			p.t.Fatalf("%s is not among the candidates; stderr %s", name, &p.stderr)
-		}
+		stopIf(p.t, time.Now().After(end), "%s is not among the candidates; stderr %s", name, &p.stderr)
 	}
 }
 
@@ -106,21 +107,137 @@ func TestSequencerFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sequencer")
 	holder := w.ctl("acquire", w.path("a"), "--sequencer-file", file, "--", "sh", "-c", `[ "$(cat "$0")" = "$CHUBBY_SEQUENCER" ] && echo equal; exec sleep 600`, file)
 	holder.waitFor("equal", 20*time.Second)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := w.do("sequencer", "check", strings.TrimSpace(string(text))); r.code != 0 {
-		t.Errorf("sequencer check: exit %d, %s", r.code, r.err)
-	}
+	text := must(os.ReadFile(file))(t)
+	w.do("sequencer", "check", strings.TrimSpace(string(text))).exits(t, 0, "sequencer check")
 	w.must("lock", "break", w.path("a"), "--reason", "drill", "--yes")
-	if code := holder.wait(20 * time.Second); code != 74 {
-		t.Errorf("exit %d, want 74; stderr %s", code, &holder.stderr)
-	}
+	holder.exits(t, 20*time.Second, 74, "in the end")
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file is still there: %v", err)
 	}
 	if r := w.do("acquire", w.path("a"), "--sequencer-file", "/no/such/directory/seq", "--", "true"); r.code != 2 || !strings.Contains(r.err, "--sequencer-file") {
 		t.Errorf("a file that cannot be written: exit %d, %s", r.code, r.err)
 	}
+}
+
+// TestSixSteps runs the README's election (Chubby §2.6): three candidates compete for one lock (1, 2), one becomes the
+// primary and writes its name into the file (3), an observer reads the file at each event (4), and the primary's
+// sequencer is valid as long as it is the primary and never afterwards (5, 6).
+func TestSixSteps(t *testing.T) {
+	besideOthers(t)
+	checkElectionInREADME(t)
+	w := start(t)
+	w.must("touch", "/ls/local/primary")
+	read := w.observe("/ls/local/primary")
+
+	var candidates []*process
+	for range 3 {
+		cmd := command(bin("election"))
+		cmd.Env = append(cmd.Env, "CHUBBY_CELLS=local="+w.servers())
+		candidates = append(candidates, launch(t, cmd, (*exec.Cmd).Start))
+	}
+	var past []string // sequencers of earlier primaries
+	for len(candidates) > 0 {
+		primary, sequencer := w.elected(candidates)
+		who := strings.TrimSuffix(strings.Fields(primary.stdout.String())[1], ",")
+		select {
+		case got := <-read:
+			failIf(t, got != who, "the observer read %q; the primary is %q", got, who)
+		case <-time.After(patience(20 * time.Second)):
+			t.Fatalf("the observer heard nothing of primary %s", who)
+		}
+		w.do("sequencer", "check", sequencer).exits(t, 0, "the primary's sequencer")
+		for _, old := range past {
+			w.do("sequencer", "check", old).exits(t, 3, "the sequencer of an earlier primary")
+		}
+		past = append(past, sequencer)
+		_ = primary.cmd.Process.Signal(syscall.SIGINT) // so that the next candidate is elected
+		primary.wait(20 * time.Second)
+		candidates = slices.DeleteFunc(candidates, func(p *process) bool { return p == primary })
+	}
+}
+
+// checkElectionInREADME checks that the README shows examples/election word for word.
+func checkElectionInREADME(t *testing.T) {
+	t.Helper()
+	readme := must(os.ReadFile("../README.md"))(t)
+	source := must(os.ReadFile("../examples/election/main.go"))(t)
+	_, campaign, _ := strings.Cut(string(source), "func campaign(")
+	if lines := strings.Count(campaign, "\n"); lines >= 40 {
+		t.Errorf("the election has %d lines, want less than 40", lines)
+	}
+	if !strings.Contains(string(readme), "func campaign("+campaign) {
+		t.Error("the README does not show examples/election as it is")
+	}
+}
+
+// observe reads a file at each event of its contents and passes on what it reads, each text once.
+func (w *world) observe(path string) <-chan string {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	read, done := make(chan string, 100), make(chan struct{})
+	h, err := w.client(client.Config{}).Open(ctx, path, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
+	noErr(w.t, err)
+	go func() {
+		defer close(done)
+		last := ""
+		for _, err := range h.Events(ctx) {
+			if err != nil {
+				return // the test has ended, or notices that nothing comes any more
+			}
+			if text, _, err := h.Contents(ctx); err == nil && string(text) != last {
+				last = string(text)
+				read <- last
+			}
+		}
+	}()
+	w.t.Cleanup(func() { cancel(); <-done })
+	return read
+}
+
+// elected waits until one of the candidates is the primary, and returns it with
+// its sequencer. The others still wait then.
+func (w *world) elected(candidates []*process) (*process, string) {
+	w.t.Helper()
+	for end := time.Now().Add(patience(30 * time.Second)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		var primaries []*process
+		for _, p := range candidates {
+			if strings.HasSuffix(p.stdout.String(), "\n") {
+				primaries = append(primaries, p)
+			}
+		}
+		switch len(primaries) {
+		case 0:
+			continue
+		case 1:
+			_, sequencer, _ := strings.Cut(strings.TrimSpace(primaries[0].stdout.String()), "sequencer: ")
+			return primaries[0], sequencer
+		}
+		w.t.Fatalf("%d primaries at a time", len(primaries))
+	}
+	w.t.Fatal("nobody became the primary within 30 s")
+	return nil, ""
+}
+
+// When CMD ends while the cell does not answer, chubbyctl ends with CMD's exit code as soon as the
+// lease has run out, and at once after an interrupt.
+func TestFarewellInAnOutage(t *testing.T) {
+	besideOthers(t)
+	w := start(t, "--replicas", "1")
+	dir := t.TempDir()
+	holder := func(name, lease string) *process {
+		script := fmt.Sprintf("echo up; while [ ! -e %s ]; do sleep 0.05; done; echo over; exit 5", filepath.Join(dir, "go"))
+		p := w.ctl("--timeout", "3m", "acquire", "/ls/local/"+name, "--lease", lease, "--lock-delay", "1m", "--", "sh", "-c", script)
+		p.waitFor("up", 20*time.Second)
+		return p
+	}
+	short, long := holder("short", "4s"), holder("long", "1m")
+	for _, r := range w.replicas() {
+		processes.Halt(t, r.PID)
+		t.Cleanup(func() { _ = syscall.Kill(r.PID, syscall.SIGCONT) })
+	}
+	noErr(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	equal(t, short.endsWithin(time.Minute), 5, "after the end of the lease: exit %d")
+	long.waitFor("trying to release", 10*time.Second)
+	noErr(t, long.cmd.Process.Signal(syscall.SIGINT))
+	equal(t, long.endsWithin(10*time.Second), 5, "after Ctrl-C: exit %d")
 }

@@ -54,9 +54,7 @@ func (w *world) sleepThrough(meanwhile func(), all ...*process) {
 		w.await("the session of "+p.cmd.String()+" ended", func() bool { return w.sessionOf(p) == "" })
 	}
 	for _, p := range all {
-		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			w.t.Fatal(err)
-		}
+		noErr(w.t, p.cmd.Process.Signal(syscall.SIGCONT))
 	}
 	for _, p := range all {
 		w.await(p.cmd.String()+" had another session", func() bool { return !p.running() || w.sessionOf(p) != "" })
@@ -101,16 +99,10 @@ func TestFollowersOutliveASuspend(t *testing.T) {
 	w.await("a second line told of the loss", func() bool { return strings.Count(watch.stdout.String(), "events-lost") == 2 })
 	w.must("put", file, "v2")
 	w.await("CMD ran for another change", func() bool { return strings.HasSuffix(runs(), " contents-modified") })
-	if got := runs(); got != told+" contents-modified" {
-		t.Errorf("CMD ran for %s", got)
-	}
+	equal(t, runs(), told+" contents-modified", "CMD ran for %s")
 	for _, p := range []*process{watch, members, observer} {
-		if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		if code := p.wait(30 * time.Second); code != 0 {
-			t.Errorf("%s: exit %d after Ctrl-C; %s", p.cmd, code, &p.stderr)
-		}
+		noErr(t, p.cmd.Process.Signal(syscall.SIGINT))
+		p.exits(t, 30*time.Second, 0, p.cmd)
 	}
 }
 
@@ -133,17 +125,11 @@ func TestSlowHookIsNotRunForEachChange(t *testing.T) {
 	})
 	seen := map[string]bool{}
 	for _, line := range lines {
-		if seen[line] {
-			t.Errorf("CMD had %q again: %q", line, lines)
-		}
+		failIf(t, seen[line], "CMD had %q again: %q", line, lines)
 		seen[line] = true
 	}
-	if err := watch.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if code := watch.wait(30 * time.Second); code != 0 {
-		t.Errorf("exit %d after Ctrl-C; %s", code, &watch.stderr)
-	}
+	noErr(t, watch.cmd.Process.Signal(syscall.SIGINT))
+	watch.exits(t, 30*time.Second, 0, "after Ctrl-C")
 }
 
 // The hook of the help keeps a file, and does not destroy it when the watched one is deleted, or is not text any more.
@@ -172,9 +158,7 @@ func TestHookOfTheHelpKeepsItsFile(t *testing.T) {
 	if code := watch.wait(30 * time.Second); code != 1 || !strings.Contains(watch.stderr.String(), "there is nothing to watch any more") {
 		t.Errorf("exit %d, %s", code, &watch.stderr)
 	}
-	if !holds("listen: 81")() {
-		t.Error("the hook ran without contents")
-	}
+	failIf(t, !holds("listen: 81")(), "the hook ran without contents")
 }
 
 // A standby that waits for its turn with --retry waits on in another session.
@@ -204,14 +188,10 @@ func TestStandbyRetries(t *testing.T) {
 		w.await(p.cmd.String()+" had another session", func() bool { return w.sessionOf(p) != "" })
 	}
 	for _, p := range []*process{holder, slot} {
-		if err := p.end(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.end())
 	}
 	w.must("queue", "put", items, "work")
 	for _, p := range all {
-		if code := p.wait(time.Minute); code != 0 {
-			t.Errorf("%s: exit %d, %s", p.cmd, code, &p.stderr)
-		}
+		p.exits(t, time.Minute, 0, p.cmd)
 	}
 }

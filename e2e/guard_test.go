@@ -3,21 +3,33 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/sequencer/seqgrpc"
+	"github.com/chubbylock/chubby/sequencer/seqhttp"
+	"google.golang.org/grpc"
+	pb "google.golang.org/grpc/interop/grpc_testing"
 )
 
 const guardedLock = "/ls/local/guarded"
 
-// TestGuard: primaries change every second, and the network delays and repeats their requests. The
-// guarded server accepts no request with a token below one that it accepted before, also across
-// kill -9 (Chubby §2.4).
+// TestGuard: primaries change every second, and the network delays and repeats their requests. The guarded server
+// accepts no request with a token below one that it accepted before, also across kill -9 (Chubby §2.4).
 func TestGuard(t *testing.T) {
 	besideOthers(t)
 	requests, kills, successions := int64(5_000), 2, 8
@@ -28,10 +40,7 @@ func TestGuard(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	holder := cell.client(client.Config{})
-	lock, err := holder.Open(ctx, guardedLock, client.OpenOptions{Write: true, Create: client.File})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must(holder.Open(ctx, guardedLock, client.OpenOptions{Write: true, Create: client.File}))(t)
 	w := &wire{t: t, dir: t.TempDir(), room: make(chan struct{}, 512)}
 	w.startServer()
 	senders := w.listen()
@@ -88,10 +97,7 @@ func TestGuard(t *testing.T) {
 // are of a token below that of a line before.
 func (w *wire) readJournal() (let, tokens, lower int) {
 	w.t.Helper()
-	journal, err := os.ReadFile(filepath.Join(w.dir, "journal"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	journal := must(os.ReadFile(filepath.Join(w.dir, "journal")))(w.t)
 	var newest uint64
 	for line := range bytes.Lines(journal) {
 		var what string
@@ -130,7 +136,166 @@ func (w *wire) checkJournal(primaries, kills int, took time.Duration) {
 	if int64(let) < w.accepted.Load() || w.stale.Load() < answered/20 || w.accepted.Load() < answered/20 || w.repeated.Load() == 0 || tokens < primaries/2 {
 		w.t.Error("the test shows nothing")
 	}
-	if w.other.Load() > 0 {
-		w.t.Errorf("%d answers were neither", w.other.Load())
+	failIf(w.t, w.other.Load() > 0, "%d answers were neither", w.other.Load())
+}
+
+// primaries are those that there have been.
+type primaries struct {
+	mu    sync.Mutex // guards texts
+	texts []string   // their sequencers, in the order in which they were granted
+}
+
+func (p *primaries) add(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.texts = append(p.texts, text)
+}
+
+// anySequencer returns the sequencer of the primary, or of an earlier one that does not
+// know that it has been replaced; "" if there was none yet.
+func (p *primaries) anySequencer() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.texts) == 0 {
+		return ""
+	}
+	back := 1
+	switch n := rand.N(10); {
+	case n == 0:
+		back += rand.N(5)
+	case n < 3:
+		back++
+	}
+	return p.texts[max(len(p.texts)-back, 0)]
+}
+
+// replace makes one process after the other the primary, for about a second each, until
+// stop is closed. In turn they release the lock, are killed, and have the lock broken.
+func (p *primaries) replace(ctx context.Context, w *world, lock *client.Handle, operator *client.Client, stop <-chan struct{}) {
+	rest := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-stop:
+		}
+	}
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if i%3 == 1 {
+			acquire := w.ctl("-o", "json", "acquire", guardedLock, "--lease", "1s", "--lock-delay", "0s")
+			acquire.waitFor("\n", 30*time.Second)
+			var line struct{ Sequencer string }
+			if err := json.Unmarshal([]byte(acquire.stdout.String()), &line); err != nil {
+				w.t.Error(err)
+				return
+			}
+			p.add(line.Sequencer)
+			rest(300 * time.Millisecond) // nobody has the lock until the lease has ended
+			_ = acquire.cmd.Process.Kill()
+			<-acquire.done
+			continue
+		}
+		held, err := lock.Acquire(ctx, api.Exclusive)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		p.add(held.Sequencer().String())
+		rest(time.Second)
+		if i%3 == 2 {
+			report(w.t, operator.BreakLock(ctx, guardedLock, "a test", true))
+		}
+		if err := held.Release(ctx); err != nil && !errors.Is(err, api.LockLost) {
+			w.t.Error(err)
+		}
+	}
+}
+
+// The flag makes this program the guarded server: TestMain parses the flags, which does not return then.
+var _ = func() bool {
+	flag.Func("guarded-server", "be the guarded server of TestGuard, with its files in this directory", func(dir string) error {
+		if err := serveGuarded(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+		return nil
+	})
+	return true
+}()
+
+// guardedServer is a server that the lock protects. It writes down each request that it accepts, twice: when it begins
+// and before it ends. Both are in the request's section, so the order of the lines is that of the work.
+type guardedServer struct {
+	pb.UnimplementedTestServiceServer
+	journal *os.File
+}
+
+func serveGuarded(dir string) error {
+	store, err := sequencer.OpenFileStore(filepath.Join(dir, "guard"))
+	if err != nil {
+		return err
+	}
+	guard, err := sequencer.NewGuard(context.Background(), sequencer.GuardConfig{Locks: []api.Path{api.MustParsePath(guardedLock)}, Store: store})
+	if err != nil {
+		return err
+	}
+	s := &guardedServer{}
+	if s.journal, err = os.OpenFile(filepath.Join(dir, "journal"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	forGRPC, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	forHTTP, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(seqgrpc.UnaryInterceptor(guard)), grpc.StreamInterceptor(seqgrpc.StreamInterceptor(guard)))
+	pb.RegisterTestServiceServer(server, s)
+	go server.Serve(forGRPC)
+	go http.Serve(forHTTP, seqhttp.Middleware(guard)(s))
+	fmt.Println("ready", forGRPC.Addr(), forHTTP.Addr())
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// handle does what a request asks for. Some take long, and end when their context does.
+func (s *guardedServer) handle(ctx context.Context) error {
+	held, _ := sequencer.FromContext(ctx)
+	if _, err := fmt.Fprintf(s.journal, "begin %d\n", held.Token()); err != nil {
+		return err
+	}
+	if rand.N(8) == 0 {
+		select {
+		case <-time.After(time.Duration(rand.N(20)) * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	_, err := fmt.Fprintf(s.journal, "end %d\n", held.Token())
+	return err
+}
+
+func (s *guardedServer) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	return &pb.SimpleResponse{}, s.handle(ctx)
+}
+
+func (s *guardedServer) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	if err := s.handle(stream.Context()); err != nil {
+		return err
+	}
+	return stream.Send(&pb.StreamingOutputCallResponse{})
+}
+
+func (s *guardedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.handle(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }

@@ -56,9 +56,7 @@ type incarnation struct {
 func (w *wire) startServer() {
 	w.t.Helper()
 	stdin, open, err := os.Pipe()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	p := spawn(w.t, stdin, os.Args[0], "-guarded-server", w.dir)
 	stdin.Close()
 	w.t.Cleanup(func() { open.Close() })
@@ -68,9 +66,7 @@ func (w *wire) startServer() {
 		w.t.Fatalf("%q: %v", p.stdout.String(), err)
 	}
 	conn, err := grpc.NewClient(forGRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	w.server.Store(&incarnation{process: p, stdin: open, conn: conn, url: "http://" + forHTTP})
 }
@@ -79,9 +75,7 @@ func (w *wire) startServer() {
 func (w *wire) killServer() {
 	w.t.Helper()
 	old := w.server.Load()
-	if err := old.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		w.t.Fatal(err)
-	}
+	noErr(w.t, old.cmd.Process.Signal(syscall.SIGKILL))
 	<-old.done
 	if strings.Contains(old.stderr.String(), "DATA RACE") {
 		w.t.Errorf("the guarded server has a data race:\n%s", &old.stderr)
@@ -102,8 +96,7 @@ func delay() {
 	time.Sleep(rand.N(most))
 }
 
-// carry carries a request of that sequencer over, late, and perhaps more than
-// once. The caller gets the first answer.
+// carry carries a request of that sequencer over, late, and perhaps more than once. The caller gets the first answer.
 func (w *wire) carry(ctx context.Context, text string, send func(ctx context.Context) error) error {
 	delay()
 	err := w.sendOnce(ctx, text, send)
@@ -235,10 +228,7 @@ func (w *wire) listen() []func(ctx context.Context, text string) {
 	w.t.Helper()
 	proxy := httptest.NewServer(w)
 	w.t.Cleanup(proxy.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(w.t)
 	server := grpc.NewServer()
 	pb.RegisterTestServiceServer(server, w)
 	served := make(chan error, 1)

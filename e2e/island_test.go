@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// island is a network of its own for processes. They reach the cell at the addresses that it has
-// outside, until the island is cut off: then nothing goes in or out, and no connection is closed, as
-// when a cable is pulled.
+// island is a network of its own for processes. They reach the cell at the addresses that it has outside, until the
+// island is cut off: then nothing goes in or out, and no connection is closed, as when a cable is pulled.
 type island struct {
 	t     *testing.T
 	calls chan func() // functions to run in the island's network
@@ -49,14 +48,11 @@ func asRoot(t *testing.T) bool {
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	out, err := again.CombinedOutput()
-	if err != nil {
-		t.Errorf("as root of a user namespace: %v; where there are none, this test needs root\n%s", err, out)
-	}
+	failIf(t, err != nil, "as root of a user namespace: %v; where there are none, this test needs root\n%s", err, out)
 	return true
 }
 
-// newIsland makes an island with ways to every replica of a cell. It needs root:
-// see asRoot.
+// newIsland makes an island with ways to every replica of a cell. It needs root: see asRoot.
 func newIsland(t *testing.T, w *world) *island {
 	t.Helper()
 	i := &island{t: t, calls: make(chan func()), open: make(chan struct{})}
@@ -80,9 +76,7 @@ func newIsland(t *testing.T, w *world) *island {
 			err error
 		)
 		i.inside(func() { l, err = net.Listen("tcp", address) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		i.wires.Go(func() { i.relay(l, address) })
 		t.Cleanup(func() { l.Close() })
 	}
@@ -121,8 +115,7 @@ func raiseLoopback() error {
 	return flags(unix.SIOCSIFFLAGS)
 }
 
-// inside runs f in the island's network. Sockets that it makes, and processes
-// that it starts, stay there.
+// inside runs f in the island's network. Sockets that it makes, and processes that it starts, stay there.
 func (i *island) inside(f func()) {
 	done := make(chan struct{})
 	i.calls <- func() {

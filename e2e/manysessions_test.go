@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,10 +35,7 @@ func TestManySessions(t *testing.T) {
 	master := replica.PID
 	cells := make([]*client.Cell, connections)
 	for i := range cells {
-		cell, err := client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cell := must(client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")}))(t)
 		t.Cleanup(func() { _ = cell.Close() })
 		cells[i] = cell
 	}
@@ -52,9 +51,7 @@ func TestManySessions(t *testing.T) {
 	}
 	t.Logf("%d sessions over %d connections, each: %d bytes of the master's memory (%d resident, until the garbage is collected); all: %.3f of a core at leases of %v, besides the %.3f that it takes without sessions",
 		number, connections, live, resident, share, sessions[0].Lease(), without)
-	if *full && (live > 4<<10 || share > 0.125) {
-		t.Errorf("the budget is 4 KB and 0.125 of a core")
-	}
+	failIf(t, *full && (live > 4<<10 || share > 0.125), "the budget is 4 KB and 0.125 of a core")
 
 	killed := time.Now()
 	w.kill9(master)
@@ -128,15 +125,9 @@ func metric(t *testing.T, r replica, name string) int64 {
 // metrics returns values of one page of a replica's metrics, and so of one moment.
 func metrics(t *testing.T, r replica, names ...string) []int64 {
 	t.Helper()
-	resp, err := http.Get("http://" + r.HTTP + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must(http.Get("http://" + r.HTTP + "/metrics"))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(resp.Body))(t)
 	all := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		if at := strings.LastIndexByte(line, ' '); at > 0 {
@@ -146,9 +137,7 @@ func metrics(t *testing.T, r replica, names ...string) []int64 {
 	values := make([]int64, len(names))
 	for i, name := range names {
 		v, err := strconv.ParseFloat(all[name], 64)
-		if err != nil {
-			t.Fatalf("the metric %s: %v", name, err)
-		}
+		stopIf(t, err != nil, "the metric %s: %v", name, err)
 		values[i] = int64(v)
 	}
 	return values
@@ -157,16 +146,10 @@ func metrics(t *testing.T, r replica, names ...string) []int64 {
 // rss returns the resident memory of a process, in bytes.
 func rss(t *testing.T, pid int) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	for line := range strings.Lines(string(text)) {
 		if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kb), "kB")), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must(strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kb), "kB")), 10, 64))(t)
 			return n << 10
 		}
 	}
@@ -185,20 +168,77 @@ func load(t *testing.T, pid int, span time.Duration) float64 {
 // cpu returns the processor time that a process has used.
 func cpu(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
 	_, after, _ := strings.Cut(string(text), ") ") // its name may hold anything
 	fields := strings.Fields(after)
 	const user, system, tick = 11, 12, 10 * time.Millisecond // of proc(5), counted from the state; a tick is 1/100 s on Linux
 	var sum time.Duration
 	for _, at := range []int{user, system} {
-		n, err := strconv.ParseInt(fields[at], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(strconv.ParseInt(fields[at], 10, 64))(t)
 		sum += time.Duration(n) * tick
 	}
 	return sum
+}
+
+// What chubbyctl sizing says that programs need is what programs with TLS connections of their own need of a real replica. The replica collects
+// its garbage often, so that what it has in use is little more than what is alive; sizing reckons with twice that. The bounds are wide:
+// a figure without connections is less than a tenth of what is alive.
+func TestSizingKnowsOfConnections(t *testing.T) {
+	besideOthers(t)
+	const programs = 200
+	w := newWorld(t)
+	w.env = append(steadyMaster(), "GOGC=10")
+	w.run("--tls", "--replicas", "1")
+	master := w.masterByMetrics(t)
+	inUse := func() int64 {
+		at := metrics(t, master, "go_memstats_heap_alloc_bytes", "go_memstats_stack_inuse_bytes")
+		return at[0] + at[1]
+	}
+	before := inUse()
+	in := func(name string) string { return filepath.Join(w.dir, "tls", name) }
+	cfg := client.Config{Servers: []string{master.Client}, TLS: client.TLSFiles{CA: in("ca.crt"), Cert: in("client-dev.crt"), Key: in("client-dev.key")}}
+	ctx, cancel := context.WithTimeout(t.Context(), patience(2*time.Minute))
+	defer cancel()
+	var all sync.WaitGroup
+	opening := make(chan struct{}, 10)
+	for range programs {
+		all.Go(func() {
+			opening <- struct{}{}
+			defer func() { <-opening }()
+			c, err := client.New(ctx, cfg)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), patience(10*time.Second))
+				defer cancel()
+				_ = c.Close(ctx)
+			})
+		})
+	}
+	all.Wait()
+	if n := metric(t, master, "chubby_client_connections"); n < 2*programs {
+		t.Fatalf("the replica has %d connections of %d programs", n, programs)
+	}
+	alive := inUse() - before
+	reckoned := w.sized(t, programs) - w.sized(t, 0)
+	t.Logf("%d programs have %d KiB in use at the replica; sizing reckons with %d KiB", programs, alive>>10, reckoned>>10)
+	if reckoned < alive || reckoned > 10*alive {
+		t.Errorf("chubbyctl sizing reckons with %d bytes for %d programs, of which %d are in use at a replica; want twice as many", reckoned, programs, alive)
+	}
+}
+
+// sized returns the memory that chubbyctl sizing says a replica needs for so many programs of one session each, which do nothing.
+func (w *world) sized(t *testing.T, programs int) int64 {
+	t.Helper()
+	out, err := command(bin("chubbyctl"), "sizing", "-o", "json", "--sessions", fmt.Sprint(programs), "--handles", "0").Output()
+	noErr(t, err)
+	var need struct {
+		Memory int64 `json:"memory_bytes"`
+	}
+	if err := json.Unmarshal(out, &need); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return need.Memory
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// register is one file with one author. writes counts up when a write begins and when it is
-// acknowledged, so it is odd while the contents may be the old or the new ones. A write writes the
-// count that it ends with.
+// register is one file with one author. writes counts up when a write begins and when it is acknowledged, so it is odd
+// while the contents may be the old or the new ones. A write writes the count that it ends with.
 type register struct {
 	path   string
 	writes atomic.Int64
@@ -51,22 +50,16 @@ type shelf struct {
 func (w *world) newShelf(ctx context.Context, dir string, files int, author client.Config) *shelf {
 	w.t.Helper()
 	s := &shelf{author: w.client(author)}
-	if _, err := s.author.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory}); err != nil {
-		w.t.Fatal(err)
-	}
+	must(s.author.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory}))(w.t)
 	for i := range files {
 		r := &register{path: fmt.Sprintf("%s/%d", dir, i)}
-		h, err := s.author.Open(ctx, r.path, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("0")})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		h := must(s.author.Open(ctx, r.path, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("0")}))(w.t)
 		s.files, s.handles = append(s.files, r), append(s.handles, h)
 	}
 	return s
 }
 
-// pick chooses a file: the first ones most often, so that many clients cache the same, and every file
-// now and then.
+// pick chooses a file: the first ones most often, so that many clients cache the same, and every file now and then.
 func (s *shelf) pick() int {
 	x := rand.Float64()
 	return int(x * x * x * float64(len(s.files)))
@@ -95,9 +88,8 @@ func (s *shelf) write(ctx context.Context, pause time.Duration, stop <-chan stru
 	}
 }
 
-// reader is a client that reads files of a shelf. Most of its reads are of ten
-// files that are its own to read, through handles that it keeps; one in twenty
-// opens any file.
+// reader is a client that reads files of a shelf. Most of its reads are of ten files that are its own to read, through
+// handles that it keeps; one in twenty opens any file.
 type reader struct {
 	*shelf
 	client *client.Client
@@ -105,8 +97,7 @@ type reader struct {
 	kept   [10]*client.Handle
 }
 
-// newReader returns the reader of that number. If there are enough readers, each file belongs to two
-// of them.
+// newReader returns the reader of that number. If there are enough readers, each file belongs to two of them.
 func (s *shelf) newReader(c *client.Client, number int) *reader {
 	r := &reader{shelf: s, client: c}
 	for i := range r.own {
@@ -198,8 +189,6 @@ func (s *shelf) verdict(t *testing.T) string {
 func intact(t *testing.T, clients ...*client.Client) {
 	t.Helper()
 	for _, c := range clients {
-		if err := c.Err(); err != nil {
-			t.Errorf("a session was lost: %v", err)
-		}
+		report(t, c.Err(), "a session was lost")
 	}
 }

@@ -55,9 +55,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 		if now.code == 0 || strings.Contains(now.err, "never used again") { // the answer was lost
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("r5 is not replaced: %s", now.err)
-		}
+		stopIf(t, time.Now().After(end), "r5 is not replaced: %s", now.err)
 	}
 	<-dying
 	r.settle("r5", "r10", joins)
@@ -125,17 +123,13 @@ func (r *replaced) checkAll(left ...string) {
 	r.traffic.check()
 	r.traffic.guard.check()
 	r.checkHashes()
-	if err := errors.Join(r.files.checkFiles(r.t.Context(), r.reader), r.history.check(r.first)); err != nil {
-		r.t.Error(err)
-	}
+	report(r.t, errors.Join(r.files.checkFiles(r.t.Context(), r.reader), r.history.check(r.first)))
 }
 
 // loseDisk removes what a replica that was killed had, and starts it with nothing: it is refused, however it is started.
 func (r *replaced) loseDisk(id string) {
 	r.t.Helper()
-	if err := os.RemoveAll(filepath.Join(r.dir, id)); err != nil {
-		r.t.Fatal(err)
-	}
+	noErr(r.t, os.RemoveAll(filepath.Join(r.dir, id)))
 	for _, flags := range [][]string{nil, {"--bootstrap"}, {"--join"}} {
 		if p := r.serveAt(id, r.has[id], flags...); p.wait(20*time.Second) != 78 {
 			r.t.Errorf("a replica that has lost its disk, with %q, is not refused: %s", flags, &p.stderr)
@@ -205,10 +199,7 @@ func (r *replaced) settle(old, id string, joined *process) {
 	}
 	servers := strings.Join(now, ",")
 	r.moved.Store(&servers)
-	dialed, err := client.Dial(r.t.Context(), client.Config{Servers: now})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	dialed := must(client.Dial(r.t.Context(), client.Config{Servers: now}))(r.t)
 	r.t.Cleanup(func() { _ = dialed.Close() })
 	r.cell = dialed
 	if !joined.running() {

@@ -17,8 +17,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// rollingCell is a cell of five that an operator starts by hand, each replica with the
-// version that it is to have.
+// rollingCell is a cell of five that an operator starts by hand, each replica with the version that it is to have.
 type rollingCell struct {
 	*world
 	cell  *client.Cell
@@ -44,10 +43,7 @@ func startRollingCell(t *testing.T, version release) *rollingCell {
 	for _, id := range rollingIDs {
 		r.serveBy(id, version)
 	}
-	dialed, err := client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dialed := must(client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")}))(t)
 	t.Cleanup(func() { _ = dialed.Close() })
 	r.cell = dialed
 	r.waitCaughtUp()
@@ -103,8 +99,7 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 	return r.procs[id]
 }
 
-// replace stops a replica by a signal, and starts it with another version. It returns when
-// all have caught up.
+// replace stops a replica by a signal, and starts it with another version. It returns when all have caught up.
 func (r *rollingCell) replace(id string, by syscall.Signal, version release) {
 	r.t.Helper()
 	began := time.Now()
@@ -158,8 +153,7 @@ func (r *rollingCell) waitStatus(good func(client.Status) error) client.Status {
 	return s
 }
 
-// waitCaughtUp waits until every replica serves, and has applied what was in the log of the
-// others when this began.
+// waitCaughtUp waits until every replica serves, and has applied what was in the log of the others when this began.
 func (r *rollingCell) waitCaughtUp() {
 	r.t.Helper()
 	var last uint64
@@ -223,9 +217,7 @@ func (r *rollingCell) transfer(id string) {
 		}
 		last = r.do("cell", "transfer", "--to", id)
 	}
-	if r.master() != id {
-		r.t.Fatalf("%s does not become the master: exit %d, %s", id, last.code, last.err)
-	}
+	stopIf(r.t, r.master() != id, "%s does not become the master: exit %d, %s", id, last.code, last.err)
 }
 
 // master waits until there is a master, and returns it.
@@ -244,9 +236,7 @@ func (r *rollingCell) follower(version release) string {
 func (r *rollingCell) oneWith(version release, not string) string {
 	r.t.Helper()
 	at := slices.IndexFunc(rollingIDs, func(id string) bool { return id != not && r.has[id] == version })
-	if at < 0 {
-		r.t.Fatalf("no replica besides %q has %s", not, version.name)
-	}
+	stopIf(r.t, at < 0, "no replica besides %q has %s", not, version.name)
 	return rollingIDs[at]
 }
 

@@ -16,8 +16,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// operation is one that was done with a file: a read, or a write on the condition that the
-// contents have a generation.
+// operation is one that was done with a file: a read, or a write on the condition that the contents have a generation.
 type operation struct {
 	began, ended time.Duration
 	write        bool
@@ -46,10 +45,9 @@ func (h *history) do(l *traffic, o operation, do func(*operation) error) error {
 	return nil
 }
 
-// check returns why the history, of a file that began with these contents, is not
-// linearizable. Every write has another generation, so the order of the writes is known,
-// and a history is linearizable if the generations never go back in real time, each write
-// replaces what it expected to replace, and each read shows what a write wrote. A write is
+// check returns why the history, of a file that began with these contents, is not linearizable. Every write has another
+// generation, so the order of the writes is known, and a history is linearizable if the generations never go back in
+// real time, each write replaces what it expected to replace, and each read shows what a write wrote. A write is
 // refused rightly if another may have come before it.
 func (h *history) check(first operation) error {
 	h.mu.Lock()
@@ -81,8 +79,7 @@ func (h *history) check(first operation) error {
 	return checkRealTime(all)
 }
 
-// checkContents compares what an operation saw with the writes, whose generations are in
-// order.
+// checkContents compares what an operation saw with the writes, whose generations are in order.
 func (o operation) checkContents(writes map[api.Generation]operation, order []api.Generation) error {
 	if o.refused {
 		at, _ := slices.BinarySearch(order, o.expected)
@@ -126,9 +123,7 @@ func (l *traffic) compareAndSwap(path string) (h *history, first operation) {
 	t.Helper()
 	h, first = &history{}, operation{write: true, contents: "first"}
 	stat, err := l.cell.handle(t.Context(), l.cell.newClient(client.Config{}), path).SetContents(t.Context(), []byte("first"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	first.generation = stat.Content
 	for i := range 3 { // two of them read through a cache
 		handle := l.cell.handle(t.Context(), l.cell.newClient(client.Config{NoCache: i == 0}), path)

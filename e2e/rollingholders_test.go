@@ -3,13 +3,26 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/sequencer/seqgrpc"
+	"github.com/chubbylock/chubby/sequencer/seqhttp"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 )
 
 // holders are a client of each version, with a lock and an ephemeral file that they have
@@ -49,14 +62,9 @@ func (r *rollingCell) startHolders(released release) *holders {
 		if file.Ephemeral {
 			path += "/ephemeral-new"
 		}
-		if _, err := h.client.Open(t.Context(), path, file); err != nil {
-			t.Fatal(err)
-		}
+		must(h.client.Open(t.Context(), path, file))(t)
 	}
-	lock, err := r.handle(t.Context(), h.client, heldDir+"/new").Acquire(t.Context(), api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must(r.handle(t.Context(), h.client, heldDir+"/new").Acquire(t.Context(), api.Exclusive))(t)
 	h.lock, h.token = lock, lock.Token()
 
 	ctl := func(args ...string) *process {
@@ -72,8 +80,7 @@ func (r *rollingCell) startHolders(released release) *holders {
 	return h
 }
 
-// check fails the test unless everything is held as at the beginning, as clients of both
-// versions see it.
+// check fails the test unless everything is held as at the beginning, as clients of both versions see it.
 func (h *holders) check(t *testing.T, released release) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -82,22 +89,13 @@ func (h *holders) check(t *testing.T, released release) {
 		t.Errorf("session %v is %v now (%v), token %d is %d (%v)", h.session, h.client.Session(), h.client.Err(), h.token, h.lock.Token(), h.lock.Err())
 	}
 	for _, p := range []*process{h.release, h.ephemeral} {
-		if !p.running() {
-			t.Errorf("%s has ended: %s%s", p.cmd, &p.stdout, &p.stderr)
-		}
+		failIf(t, !p.running(), "%s has ended: %s%s", p.cmd, &p.stdout, &p.stderr)
 	}
 	for _, seq := range []string{h.lock.Sequencer().String(), h.line.Sequencer} {
-		if err := h.client.CheckSequencer(ctx, seq); err != nil {
-			t.Errorf("a holder's sequencer: %v", err)
-		}
-		if r := h.cell.ctlOf(released, "sequencer", "check", seq); r.code != 0 {
-			t.Errorf("a holder's sequencer, for the release's chubbyctl: exit %d, %s", r.code, r.err)
-		}
+		report(t, h.client.CheckSequencer(ctx, seq), "a holder's sequencer")
+		h.cell.ctlOf(released, "sequencer", "check", seq).exits(t, 0, "a holder's sequencer, for the release's chubbyctl")
 	}
-	locks, err := h.client.Cell().Locks(ctx, heldDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := must(h.client.Cell().Locks(ctx, heldDir))(t)
 	want := map[string]string{
 		heldDir + "/new":      fmt.Sprintf("%v by session %v with token %d", api.Exclusive, h.session, h.token),
 		heldDir + "/released": fmt.Sprintf("%v by session %v with token %d", api.Exclusive, h.line.Session, h.line.Token),
@@ -112,13 +110,193 @@ func (h *holders) check(t *testing.T, released release) {
 		}
 		delete(want, l.Path)
 	}
-	if len(want) > 0 {
-		t.Errorf("these are not held any more: %v", want)
-	}
+	failIf(t, len(want) > 0, "these are not held any more: %v", want)
 	list := h.cell.ctlOf(released, "ls", heldDir)
 	for _, name := range []string{"ephemeral-new", "ephemeral-released"} {
-		if !strings.Contains(list.out, name+"\n") {
-			t.Errorf("%s is gone: %s%s", name, list.out, list.err)
+		failIf(t, !strings.Contains(list.out, name+"\n"), "%s is gone: %s%s", name, list.out, list.err)
+	}
+}
+
+// The flag makes this program a client of the guarded server, for holders that are a shell: it sends one request with the
+// sequencer in the environment.
+var _ = func() bool {
+	flag.Func("guarded-work", "have the guarded server at this URL work once, with the sequencer in CHUBBY_SEQUENCER", func(url string) error {
+		if err := postWork(context.Background(), url, os.Getenv("CHUBBY_SEQUENCER")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+		return nil
+	})
+	return true
+}()
+
+func postWork(ctx context.Context, url, text string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("work"))
+	if err != nil {
+		return err
+	}
+	r.Header.Set(seqhttp.Header, text)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return err
+}
+
+// guardWitness is a real server behind a guard, as users have it, which is a witness of who holds a lock: the holders work there, while
+// they hold it, and requests of earlier holders arrive late. It also is killed and started again.
+type guardWitness struct {
+	*wire
+	past  primaries // all holders that there have been
+	kills int
+}
+
+// guardTheLock starts the server, and has late requests of earlier holders arrive at it.
+func (l *traffic) guardTheLock() {
+	g := &guardWitness{wire: &wire{t: l.cell.t, dir: l.cell.t.TempDir(), room: make(chan struct{}, 64)}}
+	g.startServer()
+	l.guard = g
+	for range 2 {
+		l.repeat("a late request", 20*time.Millisecond, g.sendLate)
+	}
+}
+
+// work has the server work for the holder of the lock, who must not be refused. It is told over gRPC and HTTP by turns.
+func (g *guardWitness) work(ctx context.Context, text string) error {
+	if err := g.sendOnce(ctx, text, g.by(text)); err != nil {
+		return fmt.Errorf("the guard refuses the holder: %w", err)
+	}
+	return nil
+}
+
+// by is a way to send a request.
+func (g *guardWitness) by(text string) func(context.Context) error {
+	if rand.N(2) == 0 {
+		return func(ctx context.Context) error { return g.post(ctx, text) }
+	}
+	return func(ctx context.Context) error {
+		ctx = metadata.AppendToOutgoingContext(ctx, seqgrpc.MetadataKey, text)
+		_, err := pb.NewTestServiceClient(g.server.Load().conn).UnaryCall(ctx, &pb.SimpleRequest{})
+		return err
+	}
+}
+
+// sendLate sends a request of an earlier holder, after the server has worked for a later one: it has to be refused.
+func (g *guardWitness) sendLate(ctx context.Context) error {
+	text := g.past.anySequencer()
+	if text == "" {
+		return nil
+	}
+	one, err := sequencer.Parse(text)
+	if err != nil || one.Token() >= g.floor.Load() {
+		return err
+	}
+	if err := g.sendOnce(ctx, text, g.by(text)); err == nil {
+		return errors.New("the guard lets in a request of an earlier holder: " + text)
+	}
+	return nil
+}
+
+// killGuard kills the server while nobody works there, and starts it again: what it has seen, it still knows.
+func (l *traffic) killGuard() {
+	l.cell.t.Helper()
+	l.whilePaused(func() {
+		l.guard.killServer()
+		l.guard.kills++
+	})
+}
+
+// check looks at what the server has written down, and that there was something to refuse.
+func (g *guardWitness) check() {
+	g.t.Helper()
+	let, tokens, lower := g.readJournal()
+	g.t.Logf("the guarded server has worked %d times for %d holders, and refused %d late requests; it was killed %d times", let, tokens, g.stale.Load(), g.kills)
+	if lower > 0 || g.lower.Load() > 0 || g.other.Load() > 0 {
+		g.t.Errorf("%d lines of the journal are of lower tokens than those before; %d late requests were let in, and %d answers were neither", lower, g.lower.Load(), g.other.Load())
+	}
+	if tokens < 20 || g.stale.Load() < 20 || int64(let) < g.accepted.Load() {
+		g.t.Error("the guarded server has seen too little to be a witness")
+	}
+}
+
+// checkMasters makes each replica the master in turn, and compares what they say about the cell. The state hash is one of
+// the log and of a few numbers; this sees each field that clients can see. It needs a cell in which nobody changes
+// anything, and a client without a cache.
+func (r *rollingCell) checkMasters(c *client.Client) {
+	r.t.Helper()
+	began := time.Now()
+	var first map[string]string
+	for _, id := range rollingIDs {
+		tells := r.tells(c, id)
+		if first == nil {
+			first = tells
+		}
+		paths := maps.Clone(first)
+		maps.Copy(paths, tells)
+		differ := 0
+		for _, path := range slices.Sorted(maps.Keys(paths)) {
+			if first[path] != tells[path] && differ < 3 {
+				r.t.Errorf("of %s, %s of %s tells\n%s\nand %s of %s\n%s", path,
+					rollingIDs[0], r.has[rollingIDs[0]].name, first[path], id, r.has[id].name, tells[path])
+				differ++
+			}
 		}
 	}
+	r.stopIfFailed()
+	r.t.Logf("each replica as the master tells the same of %d nodes, locks and sessions (in %v)", len(first), time.Since(began).Round(time.Millisecond))
+}
+
+// tells is what a replica tells as the master: of each node, each lock and each session.
+func (r *rollingCell) tells(c *client.Client, id string) map[string]string {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	for range 3 { // another may be elected meanwhile
+		r.transfer(id)
+		all := map[string]string{}
+		noErr(r.t, describe(ctx, c, "/ls/local", all))
+		locks := must(c.Cell().Locks(ctx, "/ls/local"))(r.t)
+		for _, l := range locks {
+			for i := range l.Holders {
+				l.Holders[i].LockDelay, l.Holders[i].Checked = 0, false // the release does not tell them
+			}
+			all["lock "+l.Path] = fmt.Sprintf("%v, generation %d, held by %+v", l.Mode, l.Generation, l.Holders)
+		}
+		sessions := must(c.Cell().Sessions(ctx))(r.t)
+		for _, s := range sessions {
+			all[fmt.Sprintf("session %v", s.Session)] = fmt.Sprintf("%+v, %d locks", s.Holder, s.Locks)
+		}
+		if s, err := r.status(); err == nil && s.Master == id {
+			return all
+		}
+	}
+	r.t.Fatalf("%s does not stay the master", id)
+	return nil
+}
+
+// describe adds what a client can see of the nodes in a directory, and below it.
+func describe(ctx context.Context, c *client.Client, dir string, all map[string]string) error {
+	h, err := c.Open(ctx, dir, client.OpenOptions{Read: true})
+	if err != nil {
+		return err
+	}
+	list, err := h.ReadDir(ctx)
+	if err != nil {
+		return err
+	}
+	for _, stat := range list {
+		all[stat.Path.String()] = fmt.Sprintf("%+v", stat)
+		if stat.Kind == api.Directory {
+			if err := describe(ctx, c, stat.Path.String(), all); err != nil {
+				return err
+			}
+		}
+	}
+	return h.Close(ctx)
 }

@@ -94,9 +94,7 @@ func (l *traffic) check() {
 	l.cell.t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err != nil {
-		l.cell.t.Fatal(l.err)
-	}
+	noErr(l.cell.t, l.err)
 }
 
 // whilePaused does something while no actor does anything.
@@ -174,9 +172,7 @@ func (l *traffic) contend() {
 	t.Helper()
 	l.guardTheLock()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.Join(dir, "token"), []byte("0\n"), 0o600))
 	for range 2 {
 		c := l.cell.newClient(client.Config{})
 		h := l.cell.handle(t.Context(), c, guardedLock)

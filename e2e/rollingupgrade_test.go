@@ -13,10 +13,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// A cell under load goes from the last release to this version, replica by replica, goes
-// back in part, goes up again, and has its upgrade finished. All replicas compute the same
-// state, nothing that was acknowledged is lost, and no client notices: neither those of this
-// version nor those of the release.
+// A cell under load goes from the last release to this version, replica by replica, goes back in part, goes up again,
+// and has its upgrade finished. All replicas compute the same state, nothing that was acknowledged is lost, and no
+// client notices: neither those of this version nor those of the release.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	u := startUpgrade(t)
@@ -89,8 +88,7 @@ func (u *upgrade) change(id string, version release) {
 	u.compare()
 }
 
-// rollUp gives this version to two replicas that are not the master. The upgrade cannot be
-// finished yet.
+// rollUp gives this version to two replicas that are not the master. The upgrade cannot be finished yet.
 func (u *upgrade) rollUp() {
 	u.t.Helper()
 	for range 2 {
@@ -168,8 +166,7 @@ func (u *upgrade) refuseToFinish() {
 	}
 }
 
-// finish finishes the upgrade, by the chubbyctl of each version, and checks that a replica
-// cannot go back.
+// finish finishes the upgrade, by the chubbyctl of each version, and checks that a replica cannot go back.
 func (u *upgrade) finish() {
 	u.t.Helper()
 	u.traffic.whilePaused(func() { u.checkMasters(u.reader) })
@@ -207,9 +204,7 @@ func (u *upgrade) checkAll() {
 	u.traffic.guard.check()
 	u.checkHashes()
 	u.holders.check(u.t, u.released)
-	if err := u.files.checkFiles(u.t.Context(), u.reader); err != nil {
-		u.t.Error(err)
-	}
+	report(u.t, u.files.checkFiles(u.t.Context(), u.reader))
 	var told string
 	var err error
 	for end := time.Now().Add(patience(time.Minute)); ; time.Sleep(50 * time.Millisecond) {
@@ -217,12 +212,8 @@ func (u *upgrade) checkAll() {
 			break
 		}
 	}
-	if err != nil {
-		u.t.Error(err)
-	}
-	if err := u.history.check(u.first); err != nil {
-		u.t.Errorf("the register is not linearizable: %v", err)
-	}
+	report(u.t, err)
+	report(u.t, u.history.check(u.first), "the register is not linearizable")
 	u.t.Logf("%s%d operations with the register", told, len(u.history.operations))
 	u.checkMasters(u.reader)
 	u.replayLog()
@@ -233,9 +224,7 @@ func TestRequestIDsAtTheRelease(t *testing.T) {
 	t.Parallel()
 	r := startRollingCell(t, lastRelease(t))
 	defer r.end()
-	if got := r.ctlOf(thisVersion(), "put", "/ls/local/file", "text"); got.code != 0 {
-		t.Errorf("a write at a replica of the release: exit %d, %s", got.code, got.err)
-	}
+	r.ctlOf(thisVersion(), "put", "/ls/local/file", "text").exits(t, 0, "a write at a replica of the release")
 	got := r.ctlOf(thisVersion(), "-o", "json", "cat", "/ls/local/none")
 	if got.code == 0 || !regexp.MustCompile(`"request":"[0-9a-f]{16}"`).MatchString(got.out+got.err) {
 		t.Errorf("a read of what is not there: exit %d, %s%s", got.code, got.out, got.err)

@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -11,6 +15,8 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 )
 
 // drill is a command under a lock that another client waits for.
@@ -21,16 +27,14 @@ type drill struct {
 	granted chan int64 // when the other client got the lock
 }
 
-// Of a drill. The lock of a chubbyctl that stops communicating passes on within the bound (design.md,
-// decision 6).
+// Of a drill. The lock of a chubbyctl that stops communicating passes on within the bound (design.md, decision 6).
 const (
 	drillLease = 3 * time.Second
 	drillDelay = 6 * time.Second
 	drillBound = drillLease + drillDelay + 2*time.Second
 )
 
-// newDrill starts a command that clings under a lock of its own, and a client that waits for the
-// lock.
+// newDrill starts a command that clings under a lock of its own, and a client that waits for the lock.
 func newDrill(t *testing.T, spawn func(args ...string) *process, other *client.Client, path string, lease time.Duration, obey bool) *drill {
 	t.Helper()
 	c, argv := clinger(t, obey)
@@ -82,8 +86,7 @@ func (d *drill) passes(limit time.Duration) (spare time.Duration) {
 	}
 }
 
-// islanders starts commands that cling, each under a lock of its own, on an island
-// from which the cell is reached.
+// islanders starts commands that cling, each under a lock of its own, on an island from which the cell is reached.
 func islanders(t *testing.T, n int, lease time.Duration, obey bool) (*island, []*drill) {
 	t.Helper()
 	w := sharedWorld(t)
@@ -116,9 +119,7 @@ func TestLossDrill(t *testing.T) {
 	least := time.Hour
 	for _, d := range drills {
 		least = min(least, d.passes(time.Minute))
-		if code := d.ctl.wait(30 * time.Second); code != 74 {
-			t.Errorf("%s: exit %d, want 74; stderr %s", d.path, code, &d.ctl.stderr)
-		}
+		d.ctl.exits(t, 30*time.Second, 74, d.path)
 	}
 	t.Logf("%d of %d gone before the lock passed on, the last of them %v before", len(drills), len(drills), least.Round(time.Millisecond))
 }
@@ -141,25 +142,18 @@ func TestShortCut(t *testing.T) {
 		}
 	}
 	for _, d := range drills {
-		if err := d.ctl.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, d.ctl.cmd.Process.Signal(syscall.SIGTERM))
 	}
 	for _, d := range drills {
-		if code := d.ctl.wait(30 * time.Second); code != 0 {
-			t.Errorf("%s: exit %d, want the command's own 0; stderr %s", d.path, code, &d.ctl.stderr)
-		}
+		d.ctl.exits(t, 30*time.Second, 0, d.path)
 		d.passes(30 * time.Second)
 	}
 }
 
-// goesOn continues a chubbyctl that was stopped while its lock passed on: it reports the loss at
-// once.
+// goesOn continues a chubbyctl that was stopped while its lock passed on: it reports the loss at once.
 func (d *drill) goesOn() {
 	d.t.Helper()
-	if err := d.ctl.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		d.t.Fatal(err)
-	}
+	noErr(d.t, d.ctl.cmd.Process.Signal(syscall.SIGCONT))
 	if code := d.ctl.wait(5 * time.Second); code != 74 || !strings.Contains(d.ctl.stderr.String(), "was lost while CMD ran") {
 		d.t.Errorf("%s: exit %d after it went on, want 74 and that the lock was lost; stderr %s", d.path, code, &d.ctl.stderr)
 	}
@@ -179,9 +173,7 @@ func TestSupervisorIsGone(t *testing.T) {
 			d := newDrill(t, ctl, w.clientFor(t, client.Config{}), w.path(name), drillLease, false)
 			t.Cleanup(func() { _ = d.ctl.cmd.Process.Signal(syscall.SIGCONT) })
 			began := machineNow()
-			if err := d.ctl.cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, d.ctl.cmd.Process.Signal(signal))
 			spare := d.passes(drillBound)
 			t.Logf("the last of the command was seen %v after, %v before the lock passed on",
 				time.Duration(d.last()-began).Round(time.Millisecond), spare.Round(time.Millisecond))
@@ -264,10 +256,99 @@ func TestShellUnderALock(t *testing.T) {
 	s.shows("<in> ", 10*time.Second)
 	s.types("kill -9 %1; fg; echo job$((1+2))\n") // wait does not wait for a job that is stopped, which it is until its end has been seen
 	s.shows("job3", 10*time.Second)
-	if r := w.do("acquire", w.path("sh"), "--try", "--", "true"); r.code != 75 {
-		t.Errorf("the lock is not held: exit %d, %s", r.code, r.err)
-	}
+	w.do("acquire", w.path("sh"), "--try", "--", "true").exits(t, 75, "the lock is not held")
 	s.types("exit 9\n")
 	s.shows("outer=9", 20*time.Second)
 	w.must("acquire", w.path("sh"), "--try", "--", "true")
+}
+
+// terminal is a pseudo terminal at which a test types and reads.
+type terminal struct {
+	t     *testing.T
+	file  *os.File
+	shown buffer // what shows has not consumed yet
+	all   buffer
+	reads sync.WaitGroup
+	once  sync.Once
+}
+
+// onTerminal starts a program on a terminal of 80 columns of its own.
+func onTerminal(t *testing.T, name string, args ...string) (*terminal, *process) {
+	t.Helper()
+	term := &terminal{t: t}
+	p := launch(t, command(name, args...), func(cmd *exec.Cmd) error {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, nil, nil // the terminal is all three
+		cmd.Env = append(cmd.Env, "TERM=xterm", "PROMPT_COMMAND=", "HISTFILE=")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		file, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		// The library leaves the file in a mode in which Close does not end a Read.
+		fd, err := unix.Dup(int(file.Fd()))
+		if err != nil {
+			return err
+		}
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return err
+		}
+		term.file = os.NewFile(uintptr(fd), "terminal")
+		return nil
+	})
+	term.reads.Go(func() { _, _ = io.Copy(io.MultiWriter(&term.shown, &term.all), term.file) }) // until it is closed, or nobody writes any more
+	t.Cleanup(term.close)
+	return term, p
+}
+
+// close hangs up.
+func (t *terminal) close() {
+	t.once.Do(func() {
+		t.file.Close()
+		t.reads.Wait()
+	})
+}
+
+func (s *shell) types(text string) {
+	s.t.Helper()
+	must(s.terminal.file.WriteString(text))(s.t)
+}
+
+// shows waits until the terminal shows a text, after the last one that a test has waited for, and
+// drops everything up to it. It waits with patience.
+func (s *shell) shows(text string, limit time.Duration) {
+	s.t.Helper()
+	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if s.terminal.shown.forget(text) {
+			return
+		}
+	}
+	s.t.Fatalf("the terminal does not show %q; it showed:\n%s", text, strings.ReplaceAll(s.terminal.all.String(), "\r", ""))
+}
+
+// forget drops everything up to a text, if the text is there.
+func (b *buffer) forget(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := bytes.Index(b.text.Bytes(), []byte(text))
+	if n >= 0 {
+		b.text.Next(n + len(text))
+	}
+	return n >= 0
+}
+
+// One Ctrl-C ends a command that waits for its input to be typed, and nothing is sent: there is no cell here.
+func TestCtrlCWhileTyping(t *testing.T) {
+	besideOthers(t)
+	for _, command := range [][]string{{"put", "/ls/local/x"}, {"put", "/ls/local/x", "-"}, {"acl", "file", "put", "ops"}} {
+		term, process := onTerminal(t, bin("chubbyctl"), command...)
+		s := &shell{process, term}
+		s.shows("Ctrl-D", 20*time.Second)
+		s.types("half a line")
+		s.types("\x03")
+		if code := process.wait(10 * time.Second); code != 130 && code != -1 { // -1 is by the signal itself
+			t.Errorf("%q: exit %d, want an end by Ctrl-C", command, code)
+		}
+	}
 }

@@ -1,13 +1,17 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +19,10 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
 )
 
 var tracePage = flag.String("trace-page", "", "the page into which TestTrace writes the trace that it has seen")
@@ -31,10 +39,7 @@ func TestTrace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 	defer cancel()
 	before := w.client(client.Config{NoCache: true})
-	cell, err := client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cell := must(client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")}))(t)
 	defer cell.Close()
 	w.must("mkdir", w.path("jobs"))
 	lock := w.path("jobs/nightly")
@@ -47,10 +52,7 @@ func TestTrace(t *testing.T) {
 	command := w.ctl("acquire", lock, "-v", "--trace-endpoint", spans.url, "--", "true")
 	var cacher api.SessionID
 	eventually(t, "the command waits for the cache of the stopped client", func() bool {
-		e, err := cell.Explain(ctx, w.path("jobs"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(cell.Explain(ctx, w.path("jobs")))(t)
 		for _, c := range e.Cachers {
 			if c.Waiting > 0 {
 				cacher = c.Session
@@ -61,28 +63,19 @@ func TestTrace(t *testing.T) {
 	// So that another has the lock when it is there, the command is stopped, too, for as long as the other waits.
 	processes.Halt(t, command.cmd.Process.Pid)
 	h := w.handle(ctx, before, lock)
-	held, err := h.Acquire(ctx, api.Exclusive, client.Reason("a test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	held := must(h.Acquire(ctx, api.Exclusive, client.Reason("a test")))(t)
+	noErr(t, command.cmd.Process.Signal(syscall.SIGCONT))
 	eventually(t, "the command waits for the lock", func() bool {
 		e, err := cell.Explain(ctx, lock)
 		return err == nil && len(e.Lock.Waiters) == 1
 	})
 	time.Sleep(500 * time.Millisecond)
-	if err := held.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, held.Release(ctx))
 	if code := command.wait(20 * time.Second); code != 0 {
 		t.Fatalf("exit %d: %s", code, &command.stderr)
 	}
 	id := regexp.MustCompile(`trace ([0-9a-f]{32})`).FindStringSubmatch(command.stderr.String())
-	if id == nil {
-		t.Fatalf("-v does not name the trace: %s", &command.stderr)
-	}
+	stopIf(t, id == nil, "-v does not name the trace: %s", &command.stderr)
 
 	want := strings.Fields(`chubbyctl/chubbyctl_acquire chubbyctl/chubby_open_a_session chubbyctl/chubby_open chubbyctl/attempt chubbyd/chubby.Chubby/Open
 		chubbyd/wait_for_caches chubbyd/commit chubbyd/append_and_sync chubbyd/wait_for_a_quorum chubbyd/apply chubbyd/observe chubbyctl/chubby_acquire
@@ -127,9 +120,7 @@ func TestTrace(t *testing.T) {
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience(20 * time.Second)); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so within 20 s: %s", what)
-		}
+		stopIf(t, time.Now().After(end), "it is not so within 20 s: %s", what)
 	}
 }
 
@@ -146,16 +137,134 @@ func cachers(ctx context.Context, cell *client.Cell, path string) int {
 func writeTrace(t *testing.T, page, drawn string) {
 	t.Helper()
 	const begin, end = "<!-- trace: made by make trace-example -->\n", "<!-- end of trace -->"
-	old, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must(os.ReadFile(page))(t)
 	head, rest, found := strings.Cut(string(old), begin)
 	_, tail, ends := strings.Cut(rest, end)
-	if !found || !ends {
-		t.Fatalf("%s has no place for a trace", page)
+	stopIf(t, !found || !ends, "%s has no place for a trace", page)
+	noErr(t, os.WriteFile(page, fmt.Appendf(nil, "%s%s\n```\n%s```\n\n%s%s", head, begin, drawn, end, tail), 0o644))
+}
+
+// collector takes spans as any collector of OpenTelemetry does, and keeps them.
+type collector struct {
+	collectorpb.UnimplementedTraceServiceServer
+	url string
+
+	mu    sync.Mutex // guards spans
+	spans []sentSpan
+}
+
+// sentSpan is a span, and which program has sent it.
+type sentSpan struct {
+	*tracepb.Span
+	service string
+}
+
+// newCollector serves until the test ends.
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	c, s, done := &collector{url: "http://" + l.Addr().String()}, grpc.NewServer(), make(chan error, 1)
+	collectorpb.RegisterTraceServiceServer(s, c)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		report(t, <-done)
+	})
+	return c
+}
+
+// Export implements collectorpb.TraceServiceServer.
+func (c *collector) Export(_ context.Context, q *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range q.GetResourceSpans() {
+		service := text(r.GetResource().GetAttributes(), "service.name")
+		for _, s := range r.GetScopeSpans() {
+			for _, one := range s.GetSpans() {
+				c.spans = append(c.spans, sentSpan{one, service})
+			}
+		}
 	}
-	if err := os.WriteFile(page, fmt.Appendf(nil, "%s%s\n```\n%s```\n\n%s%s", head, begin, drawn, end, tail), 0o644); err != nil {
-		t.Fatal(err)
+	return &collectorpb.ExportTraceServiceResponse{}, nil
+}
+
+// of returns the spans of a trace.
+func (c *collector) of(trace string) []sentSpan {
+	return c.which(func(s sentSpan) bool { return hex.EncodeToString(s.GetTraceId()) == trace })
+}
+
+// except returns the spans of all other traces.
+func (c *collector) except(trace string) []sentSpan {
+	return c.which(func(s sentSpan) bool { return hex.EncodeToString(s.GetTraceId()) != trace })
+}
+
+func (c *collector) which(is func(sentSpan) bool) (list []sentSpan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans {
+		if is(s) {
+			list = append(list, s)
+		}
 	}
+	return list
+}
+
+// text returns an attribute as text, or ""; of a list the first.
+func text(attributes []*commonpb.KeyValue, key string) string {
+	for _, a := range attributes {
+		if a.GetKey() != key {
+			continue
+		}
+		v := a.GetValue()
+		if list := v.GetArrayValue().GetValues(); len(list) > 0 {
+			v = list[0]
+		}
+		return cmp.Or(v.GetStringValue(), fmt.Sprint(v.GetIntValue()))
+	}
+	return ""
+}
+
+func (s sentSpan) began() time.Time { return time.Unix(0, int64(s.GetStartTimeUnixNano())) }
+func (s sentSpan) took() time.Duration {
+	return time.Duration(s.GetEndTimeUnixNano() - s.GetStartTimeUnixNano())
+}
+
+// tree puts the spans of a trace in the order of a tree, each with its depth. A span whose parent is not there has none.
+func tree(spans []sentSpan) (list []sentSpan, depths []int) {
+	slices.SortStableFunc(spans, func(a, b sentSpan) int { return a.began().Compare(b.began()) })
+	known := map[string]bool{}
+	for _, s := range spans {
+		known[string(s.GetSpanId())] = true
+	}
+	var walk func(parent string, depth int)
+	walk = func(parent string, depth int) {
+		for _, s := range spans {
+			if p := string(s.GetParentSpanId()); p == parent || depth == 0 && !known[p] {
+				list, depths = append(list, s), append(depths, depth)
+				walk(string(s.GetSpanId()), depth+1)
+			}
+		}
+	}
+	walk("-", 0)
+	return list, depths
+}
+
+// picture draws a trace: a line for each span, with what it took and a bar for when that was.
+func picture(spans []sentSpan) string {
+	const wide, name = 30, 46
+	list, depths := tree(spans)
+	first, last := list[0].began(), list[0].began().Add(list[0].took())
+	for _, s := range list {
+		if end := s.began().Add(s.took()); end.After(last) {
+			last = end
+		}
+	}
+	at := func(moment time.Time) int { return int(moment.Sub(first) * wide / max(last.Sub(first), 1)) }
+	var b strings.Builder
+	for i, s := range list {
+		from, to := at(s.began()), at(s.began().Add(s.took()))
+		bar := strings.Repeat(" ", from) + strings.Repeat("#", max(1, to-from))
+		fmt.Fprintf(&b, "%-*s %10s  |%-*s|\n", name, strings.Repeat("  ", depths[i])+s.GetName(), s.took().Round(10*time.Microsecond), wide+1, bar)
+	}
+	return b.String()
 }

@@ -1,10 +1,15 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -35,18 +40,14 @@ func TestDiskFull(t *testing.T) {
 			w := newWorld(t)
 			w.env = []string{"CHUBBYD_LOG_STORE=" + store}
 			small := filepath.Join(w.dir, "r2", "data")
-			if err := os.MkdirAll(small, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.MkdirAll(small, 0o700))
 			if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "mode=0700,size="+c.size); err != nil {
 				t.Fatalf("mount a small file system (this test needs root): %v", err)
 			}
 			t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
 			w.run("--no-restart")
 			w.fillDisk(c.writes)
-			if err := syscall.Mount("", small, "", syscall.MS_REMOUNT, "size=512m"); err != nil {
-				t.Fatalf("make room: %v", err)
-			}
+			noErr(t, syscall.Mount("", small, "", syscall.MS_REMOUNT, "size=512m"), "make room")
 			w.serve("r2")
 			w.waitHealthy(5) // it catches up by itself
 		})
@@ -86,9 +87,7 @@ func (w *world) fillDisk(writes int) {
 		}
 	}
 	for id, r := range w.replicas() {
-		if id != "r2" && syscall.Kill(r.PID, 0) != nil {
-			t.Errorf("%s has ended too", id)
-		}
+		failIf(t, id != "r2" && syscall.Kill(r.PID, 0) != nil, "%s has ended too", id)
 	}
 }
 
@@ -118,18 +117,13 @@ func TestTaken(t *testing.T) {
 	if code := again.wait(20 * time.Second); code == 0 || !strings.Contains(again.stderr.String(), w.dir) {
 		t.Errorf("a directory in use: exit %d, %s", code, &again.stderr)
 	}
-	text, err := os.ReadFile(filepath.Join(w.dir, "r1.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(w.dir, "r1.yaml")))(t)
 	moved := freePorts(t)
 	for i := range 30 {
 		text = bytes.ReplaceAll(text, fmt.Appendf(nil, "127.0.0.1:%d\n", w.base+i), fmt.Appendf(nil, "127.0.0.1:%d\n", moved+i))
 	}
 	config := filepath.Join(t.TempDir(), "second.yaml")
-	if err := os.WriteFile(config, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(config, text, 0o600))
 	second := spawn(t, nil, bin("chubbyd"), "serve", "--config", config)
 	if code := second.wait(20 * time.Second); code == 0 || !strings.Contains(second.stderr.String(), filepath.Join(w.dir, "r1")) {
 		t.Errorf("a second replica on a directory in use: exit %d, %s", code, &second.stderr)
@@ -143,9 +137,7 @@ func TestGarbage(t *testing.T) {
 	w := sharedWorld(t)
 	before := w.status()
 	junk := make([]byte, 64<<10)
-	if _, err := rand.Read(junk); err != nil {
-		t.Fatal(err)
-	}
+	must(rand.Read(junk))(t)
 	var sending sync.WaitGroup
 	for i := range 30 {
 		address := fmt.Sprintf("127.0.0.1:%d", w.base+i)
@@ -187,21 +179,13 @@ func TestDevStops(t *testing.T) {
 	w := start(t)
 	w.must("put", "/ls/local/file", "kept")
 	pids := w.replicas()
-	if err := w.dev.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if code := w.dev.wait(20 * time.Second); code != 0 {
-		t.Errorf("after Ctrl-C: exit %d\n%s", code, &w.dev.stderr)
-	}
+	noErr(t, w.dev.cmd.Process.Signal(os.Interrupt))
+	w.dev.exits(t, 20*time.Second, 0, "after Ctrl-C")
 	for id, r := range pids {
-		if syscall.Kill(r.PID, 0) == nil {
-			t.Errorf("%s still runs", id)
-		}
+		failIf(t, syscall.Kill(r.PID, 0) == nil, "%s still runs", id)
 	}
 	w.run()
-	if got := w.must("cat", "/ls/local/file"); got != "kept" {
-		t.Errorf("the file says %q", got)
-	}
+	equal(t, w.must("cat", "/ls/local/file"), "kept", "the file says %q")
 }
 
 // When chubbyd dev itself is killed, its replicas go with it.
@@ -217,4 +201,73 @@ func TestDevKilled(t *testing.T) {
 	if out, err := exec.Command("ls", filepath.Join(w.dir, "dev.json")).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
+}
+
+// A bundle for a report, of a cell with certificates, has the log and the configuration of each replica, and nothing that is secret: no
+// private key of the cell, no contents of files, no query of a URL. Nobody but operators gets it.
+func TestDebugBundleHasNoSecrets(t *testing.T) {
+	besideOthers(t)
+	w := newWorld(t)
+	const contents, query = "s3cret-contents-of-a-file", "s3cret-of-a-query"
+	w.env = append(steadyMaster(), "CHUBBYD_TOKEN_KEYS=https://127.0.0.1:1/keys?tenant="+query, "CHUBBYD_TOKEN_ISSUER=test", "CHUBBYD_TOKEN_AUDIENCE=test")
+	w.run("--tls", "--replicas", "3")
+	tls := filepath.Join(w.dir, "tls")
+	if out, err := command(bin("chubbyd"), "certs", "client", "stranger", "--dir", tls).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ctl := func(who string, args ...string) (string, error) {
+		flags := []string{"--servers", strings.Join(strings.Split(w.servers(), ",")[:3], ","), "--cacert", filepath.Join(tls, "ca.crt"), "--cert", filepath.Join(tls, "client-"+who+".crt"), "--key", filepath.Join(tls, "client-"+who+".key")}
+		out, err := command(bin("chubbyctl"), append(flags, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := ctl("dev", "put", w.path("f"), contents); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var text string
+	for end := time.Now().Add(patience(time.Minute)); ; time.Sleep(100 * time.Millisecond) { // a replica that has just begun knows no operator yet
+		name := filepath.Join(t.TempDir(), "bundle")
+		out, err := ctl("dev", "cell", "debug", name, "local")
+		if err == nil {
+			text = bundleText(t, name)
+			break
+		}
+		stopIf(t, time.Now().After(end), "%v\n%s", err, out)
+	}
+	for _, want := range []string{"r1/config.txt", "r3/log.txt", "keys?left-out", "tls-key: ", "goroutine profile", "chubby_contents_used_ratio"} {
+		failIf(t, !strings.Contains(text, want), "it has no %q", want)
+	}
+	secrets := map[string]string{"contents": contents, "a query": query}
+	for _, pattern := range []string{"*.key", "*/*.key", "*/*/*.key"} {
+		names := must(filepath.Glob(filepath.Join(w.dir, pattern)))(t)
+		for _, name := range names {
+			file, err := os.ReadFile(name)
+			if block, _ := pem.Decode(file); err == nil && block != nil {
+				whole := base64.StdEncoding.EncodeToString(block.Bytes)
+				secrets[name] = whole[len(whole)-40:]
+			}
+		}
+	}
+	stopIf(t, len(secrets) < 6, "there are few keys: %v", secrets)
+	for what, secret := range secrets {
+		failIf(t, strings.Contains(text, secret), "%s is in it", what)
+	}
+	name := filepath.Join(t.TempDir(), "bundle")
+	if out, err := ctl("stranger", "cell", "debug", name, "local"); err == nil || !strings.Contains(out, "0 of 12 parts") {
+		t.Errorf("a stranger: %v\n%s", err, out)
+	}
+}
+
+// bundleText returns the names and texts of all files of a bundle.
+func bundleText(t *testing.T, name string) string {
+	t.Helper()
+	file := must(os.Open(name))(t)
+	defer file.Close()
+	packed := must(gzip.NewReader(file))(t)
+	var all strings.Builder
+	archive := tar.NewReader(packed)
+	for header, err := archive.Next(); err == nil; header, err = archive.Next() {
+		fmt.Fprintf(&all, "== %s\n", header.Name)
+		must(io.Copy(&all, archive))(t)
+	}
+	return all.String()
 }

@@ -9,7 +9,7 @@ import (
 
 // Kind is a way to use a cell that costs it much and gives the client little. Each has a row in rows, and a section in
 // docs/misuse.md.
-type Kind uint8
+type Kind uint32
 
 // The numbers of the misuses, which cross the wire.
 const (
@@ -169,7 +169,7 @@ func (k Kind) String() string {
 	if row := k.row(); row.name != "" {
 		return row.name
 	}
-	return fmt.Sprintf("misuse %d", uint8(k))
+	return fmt.Sprintf("misuse %d", uint32(k))
 }
 
 // UnmarshalText reads what String writes.

@@ -8,9 +8,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// After a master has restored access, everybody may write the lists again,
-// however they were damaged. Other nodes keep their names, and an ordinary
-// NewEpoch changes nothing.
+// After a master has restored access, everybody may write the lists again, however they were damaged. Other nodes keep
+// their names, and an ordinary NewEpoch changes nothing.
 func TestRestoreAccess(t *testing.T) {
 	c := newCell(t)
 	tree := &c.state.Tree
@@ -18,23 +17,15 @@ func TestRestoreAccess(t *testing.T) {
 		c.state.Counter++
 		return api.Generation(c.state.Counter)
 	}
-	if _, err := tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tree.Create("/data", namespace.Spec{Kind: api.File}, next()); err != nil {
-		t.Fatal(err)
-	}
+	must(tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next()))(t)
+	must(tree.Create("/data", namespace.Spec{Kind: api.File}, next()))(t)
 	closed := api.ACL{Read: "ops", Write: "ops", Change: "ops"}
 	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
 		n, _ := tree.Get(name)
-		if _, err := tree.SetACL(n.Ref(), closed, nil, next); err != nil {
-			t.Fatal(err)
-		}
+		must(tree.SetACL(n.Ref(), closed, nil, next))(t)
 	}
 	everyone, _ := tree.Get("/acl/everyone")
-	if _, err := tree.SetContents(everyone.Ref(), namespace.Write{}, next); err != nil {
-		t.Fatal(err)
-	}
+	must(tree.SetContents(everyone.Ref(), namespace.Write{}, next))(t)
 	may := func(name api.Name) bool {
 		n, _ := c.state.Tree.Get(name)
 		return c.state.Tree.Permit(n, "anonymous", namespace.ToRead|namespace.ToWrite|namespace.ToChange) == nil
@@ -46,33 +37,24 @@ func TestRestoreAccess(t *testing.T) {
 		results := c.state.Apply(c.index, c.term, raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{
 			NewEpoch: &raftfsm.NewEpoch{Cell: c.state.Cell, CellID: c.state.CellID, Secret: make([]byte, 32), Level: raftfsm.MaxLevel, RestoreAccess: restore},
 		}}})
-		if err := results[0].Answer.Err(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, results[0].Answer.Err())
 	}
 	begin(false)
 	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
-		if may(name) {
-			t.Fatalf("%q is open before access is restored: the test proves nothing", name)
-		}
+		stopIf(t, may(name), "%q is open before access is restored: the test proves nothing", name)
 	}
 	begin(true)
 	for name, want := range map[api.Name]bool{"": true, "/acl": true, "/acl/ops": true, "/acl/everyone": true, "/data": false} {
-		if may(name) != want {
-			t.Errorf("%q open to everybody: %t, want %t", name, !want, want)
-		}
+		failIf(t, may(name) != want, "%q open to everybody: %t, want %t", name, !want, want)
 	}
 	if n, _ := c.state.Tree.Get("/acl/ops"); string(n.Contents) != "alice\n" {
 		t.Errorf("the list ops is %q", n.Contents)
 	}
-	if err := c.state.Check(); err != nil {
-		t.Error(err)
-	}
+	report(t, c.state.Check())
 }
 
-// A directory cannot take the name of a list, nor can a file take the name of the directory of
-// lists: restoring access could not write the list then. A list cannot be ephemeral, because a
-// restored list would be removed with a session.
+// A directory cannot take the name of a list, nor can a file take the name of the directory of lists: restoring access
+// could not write the list then. A list cannot be ephemeral, because a restored list would be removed with a session.
 func TestListsKeepTheirPlace(t *testing.T) {
 	c := newCell(t)
 	id := c.session("a")
@@ -92,9 +74,7 @@ func TestListsKeepTheirPlace(t *testing.T) {
 	c.want(create("/acl/everyone", api.File, true), api.InvalidArgument)
 	c.want(create("/acl/other", 0, true), api.InvalidArgument)
 	n, _ := c.state.Tree.Get("/acl")
-	if err := c.state.Tree.Delete(n.Ref(), namespace.Owner{Session: id}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.state.Tree.Delete(n.Ref(), namespace.Owner{Session: id}))
 	for _, one := range []struct {
 		kind      api.Kind
 		ephemeral bool

@@ -12,8 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// benchCell is a state with sessions that each have a file open, without the
-// checks of cell.
+// benchCell is a state with sessions that each have a file open, without the checks of cell.
 type benchCell struct {
 	state raftfsm.State
 	last  raftfsm.State
@@ -166,14 +165,9 @@ func (c *benchCell) acquireAll() raftfsm.Entry {
 func BenchmarkDecodeEntry(b *testing.B) {
 	c := newBenchCell(b, 64)
 	entry := c.acquireAll()
-	data, err := entry.Encode()
-	if err != nil {
-		b.Fatal(err)
-	}
+	data := must(entry.Encode())(b)
 	c.measure(b, len(entry.Commands), func() {
-		if _, err := raftfsm.DecodeEntry(data); err != nil {
-			b.Fatal(err)
-		}
+		must(raftfsm.DecodeEntry(data))(b)
 	})
 }
 
@@ -182,8 +176,131 @@ func BenchmarkEncodeEntry(b *testing.B) {
 	c := newBenchCell(b, 64)
 	entry := c.acquireAll()
 	c.measure(b, len(entry.Commands), func() {
-		if _, err := entry.Encode(); err != nil {
-			b.Fatal(err)
-		}
+		must(entry.Encode())(b)
 	})
+}
+
+// largeState returns a state with so many files, in directories of 1,000, and a session.
+func largeState(tb testing.TB, files int) (*raftfsm.State, api.SessionID) {
+	s := raftfsm.NewState()
+	s.Edit()
+	r := s.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{
+		{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Level: raftfsm.MaxLevel}},
+		{CreateSession: &raftfsm.CreateSession{Nonce: []byte("a"), Lease: api.DefaultLease}},
+	}})
+	for i := range files {
+		dir := api.Name(fmt.Sprintf("/dir-%04d", i/1_000))
+		if i%1_000 == 0 {
+			s.Counter++
+			must(s.Tree.Create(dir, namespace.Spec{Kind: api.Directory}, api.Generation(s.Counter)))(tb)
+		}
+		s.Counter++
+		if _, err := s.Tree.Create(dir+api.Name(fmt.Sprintf("/file-%03d", i%1_000)), namespace.Spec{Kind: api.File}, api.Generation(s.Counter)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return &s, r[1].Session
+}
+
+// writeOne applies an entry that writes a file.
+func writeOne(tb testing.TB, s *raftfsm.State, by api.SessionID, n api.RequestNumber, name api.Name) {
+	node, ok := s.Tree.Get(name)
+	stopIf(tb, !ok, "there is no %s", name)
+	m := session.Mutation{Session: by, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}}
+	if r := s.Apply(uint64(n)+1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{SetContents: &raftfsm.SetContents{Mutation: m, Node: node.Ref(), Contents: []byte("x")}}}}); r[0].Code() != api.OK {
+		tb.Fatal(r[0].Err())
+	}
+}
+
+// A snapshot of a large state takes as little as one of a small state, and the entries after it
+// copy little: some nodes of each map.
+func TestSnapshotCopiesNothing(t *testing.T) {
+	cost := func(files int) (snapshot, entry float64) {
+		s, id := largeState(t, files)
+		var kept raftfsm.State
+		snapshot = testing.AllocsPerRun(10, func() { kept = s.Snapshot() })
+		n := api.RequestNumber(0)
+		both := testing.AllocsPerRun(10, func() {
+			kept = s.Snapshot()
+			n++
+			writeOne(t, s, id, n, "/dir-0000/file-007")
+		})
+		if node, ok := kept.Tree.Get("/dir-0000/file-007"); !ok || string(node.Contents) != "x" {
+			t.Errorf("the last snapshot has %+v", node)
+		}
+		return snapshot, both - snapshot
+	}
+	small, smallEntry := cost(1_000)
+	large, largeEntry := cost(100_000)
+	t.Logf("allocations: a snapshot %v, and an entry after it %v; of a state 100 times as large %v and %v", small, smallEntry, large, largeEntry)
+	if large != small || large > 20 || largeEntry > smallEntry+20 {
+		t.Errorf("a snapshot takes %v allocations, and of a state 100 times as large %v; an entry after it %v and %v", small, large, smallEntry, largeEntry)
+	}
+}
+
+// plainCell keeps sessions and nodes in plain maps, of which there is no snapshot: what the least is
+// that State could cost (docs/adr/0017-state-is-changed-in-place.md). It checks as little as it can.
+type plainCell struct {
+	sessions map[api.SessionID]*session.Session[raftfsm.Answer]
+	nodes    map[api.Name]*namespace.Node
+	counter  uint64
+}
+
+// answer puts the answer to a request into a new record of its session.
+func (c *plainCell) answer(m *session.Mutation, a raftfsm.Answer) {
+	next := *c.sessions[m.Session]
+	next.HighestIssued = m.HighestIssued
+	next.Open = []session.Request[raftfsm.Answer]{{Number: m.Number, Done: true, Hash: m.Hash, Answer: a}}
+	c.sessions[m.Session] = &next
+}
+
+func (c *plainCell) acquire(lock namespace.Ref, claim *raftfsm.Claim) raftfsm.Result {
+	next := *c.nodes[lock.Name]
+	by := namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}
+	c.counter++
+	next.Mode, next.Lock, next.Holders = claim.Mode, api.Generation(c.counter), []namespace.Holder{{Owner: by}}
+	c.nodes[lock.Name] = &next
+	a := raftfsm.Answer{Generation: next.Lock, Lock: lock, Mode: claim.Mode, Handle: claim.Handle}
+	c.answer(&claim.Mutation, a)
+	return raftfsm.Result{Claims: []raftfsm.ClaimResult{{Owner: by, Number: claim.Mutation.Number, Answer: a}}}
+}
+
+func (c *plainCell) release(r *raftfsm.Release) raftfsm.Result {
+	next := *c.nodes[r.Lock.Name]
+	next.Mode, next.Holders = 0, nil
+	c.nodes[r.Lock.Name] = &next
+	c.answer(&r.Mutation, raftfsm.Answer{})
+	return raftfsm.Result{Free: []api.Name{r.Lock.Name}, Vacant: []namespace.Vacancy{{Lock: r.Lock, Generation: r.Generation}}}
+}
+
+// BenchmarkPlainMaps is BenchmarkLockUnlock with plain maps.
+func BenchmarkPlainMaps(b *testing.B) {
+	for _, sessions := range []int{64, 10_000} {
+		b.Run(fmt.Sprintf("sessions=%d,commands=64", sessions), func(b *testing.B) {
+			c := newBenchCell(b, sessions)
+			plain := &plainCell{sessions: map[api.SessionID]*session.Session[raftfsm.Answer]{}, nodes: map[api.Name]*namespace.Node{}}
+			for i, id := range c.ids {
+				plain.sessions[id], _ = c.state.Sessions.Get(id)
+				plain.nodes[c.locks[i].Name], _ = c.state.Tree.Get(c.locks[i].Name)
+			}
+			c.apply = plain.apply
+			first := 0
+			c.measure(b, 2*64, func() {
+				c.lockUnlock(b, first, 64)
+				first = (first + 64) % sessions
+			})
+		})
+	}
+}
+
+func (c *plainCell) apply(_, _ uint64, e raftfsm.Entry) []raftfsm.Result {
+	results := make([]raftfsm.Result, len(e.Commands))
+	for i, command := range e.Commands {
+		if command.Acquire != nil {
+			results[i] = c.acquire(command.Acquire.Lock, &command.Acquire.Claims[0])
+		} else {
+			results[i] = c.release(command.Release)
+		}
+	}
+	return results
 }

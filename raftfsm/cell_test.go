@@ -1,6 +1,9 @@
 package raftfsm_test
 
 import (
+	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,9 +32,7 @@ func newCell(t testing.TB) *cell {
 func (c *cell) elect() {
 	c.term++
 	r := c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: raftfsm.MaxLevel}})
-	if r.Code() != api.OK {
-		c.t.Fatalf("a new epoch: %v", r.Err())
-	}
+	stopIf(c.t, r.Code() != api.OK, "a new epoch: %v", r.Err())
 }
 
 func (c *cell) apply(command raftfsm.Command) raftfsm.Result {
@@ -39,33 +40,22 @@ func (c *cell) apply(command raftfsm.Command) raftfsm.Result {
 	return c.applyIn(c.term, command)
 }
 
-// applyIn applies a command that was proposed in another epoch than the one in
-// which it is committed.
+// applyIn applies a command that was proposed in another epoch than the one in which it is committed.
 func (c *cell) applyIn(epoch uint64, command raftfsm.Command) raftfsm.Result {
 	c.t.Helper()
 	c.index++
 	entry := raftfsm.Entry{Epoch: api.Epoch(epoch), Wall: int64(c.index), Commands: []raftfsm.Command{command}}
-	data, err := entry.Encode()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	decoded, err := raftfsm.DecodeEntry(data)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	data := must(entry.Encode())(c.t)
+	decoded := must(raftfsm.DecodeEntry(data))(c.t)
 	results := c.state.Apply(c.index, c.term, decoded)
-	if err := c.state.Check(); err != nil {
-		c.t.Fatalf("after entry %d: %v", c.index, err)
-	}
+	noErr(c.t, c.state.Check(), "after entry", c.index)
 	return results[0]
 }
 
 func (c *cell) session(nonce string) api.SessionID {
 	c.t.Helper()
 	r := c.apply(raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte(nonce), Principal: nonce, Lease: 12 * time.Second}})
-	if r.Code() != api.OK || r.Session == 0 {
-		c.t.Fatalf("a session: %v", r.Err())
-	}
+	stopIf(c.t, r.Code() != api.OK || r.Session == 0, "a session: %v", r.Err())
 	return r.Session
 }
 
@@ -80,9 +70,7 @@ func (c *cell) file(id api.SessionID, name api.Name) (namespace.Ref, api.HandleI
 	c.t.Helper()
 	m := c.mutation(id)
 	r := c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: m, Name: name, Create: api.MayCreate, Kind: api.File}})
-	if r.Code() != api.OK {
-		c.t.Fatalf("open %s: %v", name, r.Err())
-	}
+	stopIf(c.t, r.Code() != api.OK, "open %s: %v", name, r.Err())
 	return namespace.Ref{Name: name, Instance: r.Stat.Instance}, api.HandleID(m.Number)
 }
 
@@ -93,4 +81,116 @@ func (c *cell) claim(id api.SessionID, h api.HandleID) raftfsm.Claim {
 func (c *cell) acquire(lock namespace.Ref, claims ...raftfsm.Claim) []raftfsm.ClaimResult {
 	c.t.Helper()
 	return c.apply(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: claims}}}).Claims
+}
+
+// copyOf returns a command that shares nothing with c.
+func copyOf(c raftfsm.Command) raftfsm.Command {
+	data, err := raftfsm.Entry{Commands: []raftfsm.Command{c}}.Encode()
+	if err != nil {
+		panic(err)
+	}
+	entry, err := raftfsm.DecodeEntry(data)
+	if err != nil {
+		panic(err)
+	}
+	return entry.Commands[0]
+}
+
+// kindOf returns the name of the field of a command that is set.
+func kindOf(c raftfsm.Command) string {
+	if what := setField(c); what.IsValid() {
+		return what.Type().Elem().Name()
+	}
+	return "nothing"
+}
+
+// setField returns the one field of a command that is set, a pointer; or an invalid value.
+func setField(c raftfsm.Command) reflect.Value {
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			return v.Field(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+// show formats a command for people.
+func show(c raftfsm.Command) string {
+	if what := setField(c); what.IsValid() {
+		return fmt.Sprintf("%s%+v", kindOf(c), what.Elem())
+	}
+	return "nothing"
+}
+
+// showResult formats a result without its empty fields.
+func showResult(r raftfsm.Result) string {
+	var b strings.Builder
+	v := reflect.ValueOf(r)
+	for i := range v.NumField() {
+		if f := v.Field(i); !f.IsZero() && (f.Kind() != reflect.Slice || f.Len() > 0) {
+			fmt.Fprintf(&b, "%s:%+v ", v.Type().Field(i).Name, f)
+		}
+	}
+	if r.Stat != nil {
+		fmt.Fprintf(&b, "Stat:%+v", *r.Stat)
+	}
+	return b.String()
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error; what says of what.
+func noErr(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(append(what, err)...)
+	}
+}
+
+// report fails the test if there is an error, and lets it go on.
+func report(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Error(append(what, err)...)
+	}
+}
+
+// equal fails the test unless got is want; what is a format for got.
+func equal[T comparable](t testing.TB, got, want T, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf(what+"; want %v", got, want)
+	}
+}
+
+// fails fails the test unless err has this code, and lets it go on.
+func fails(t testing.TB, err error, code api.Code, what ...any) {
+	t.Helper()
+	if api.CodeOf(err) != code {
+		t.Error(append(what, err, "want", code)...)
+	}
+}
+
+// failIf fails the test, which goes on, if something is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends the test if something is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
 }

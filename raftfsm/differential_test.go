@@ -58,8 +58,7 @@ func founding() []raftfsm.Command {
 	}
 }
 
-// run compares a State with the model over all the steps, and returns where
-// they first differ. A panic is a difference.
+// run compares a State with the model over all the steps, and returns where they first differ. A panic is a difference.
 func (p *pair) run(steps []step) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -86,8 +85,7 @@ func (p *pair) run(steps []step) (err error) {
 	return nil
 }
 
-// do applies a command to the state, the replica and the model; a late one was
-// proposed in the epoch before.
+// do applies a command to the state, the replica and the model; a late one was proposed in the epoch before.
 func (p *pair) do(c raftfsm.Command, late bool) error {
 	p.index++
 	if c.NewEpoch != nil && !p.driver.rarely(3) {
@@ -125,11 +123,11 @@ func (p *pair) do(c raftfsm.Command, late bool) error {
 }
 
 func apply(s *raftfsm.State, index, term uint64, data []byte) (raftfsm.Result, error) {
-	entry, err := raftfsm.DecodeEntry(data)
+	results, err := s.ApplyData(index, term, data, maxTestLevel)
 	if err != nil {
 		return raftfsm.Result{}, err
 	}
-	return s.Apply(index, term, entry)[0], nil
+	return results[0], nil
 }
 
 // bare returns a result without causes and messages, in which nothing is nil.
@@ -152,9 +150,8 @@ func full[T any](list []T) []T {
 	return list
 }
 
-// compare compares everything: what the state contains, whether it is sound,
-// and whether it is the same on the other replica and after a snapshot, from
-// which the other replica goes on.
+// compare compares everything: what the state contains, whether it is sound, and whether it is the same on the other
+// replica and after a snapshot, from which the other replica goes on.
 func (p *pair) compare() error {
 	if err := p.state.Check(); err != nil {
 		return err
@@ -205,11 +202,9 @@ func (p *pair) replay() error {
 			}
 			snapshots, hashes = append(snapshots, snapshot), append(hashes, hash)
 		}
-		entry, err := raftfsm.DecodeEntry(data)
-		if err != nil {
+		if _, err := apply(&s, uint64(i+1), p.terms[i], data); err != nil {
 			return err
 		}
-		s.Apply(uint64(i+1), p.terms[i], entry)
 	}
 	got, err := s.Hash()
 	if err != nil {
@@ -237,8 +232,7 @@ func runSteps(steps []step) error {
 	return p.replay()
 }
 
-// For any log, the state does the same as its model, on every replica and after
-// every snapshot.
+// For any log, the state does the same as its model, on every replica and after every snapshot.
 func TestStateAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one := rapid.Custom(func(t *rapid.T) (s step) {
@@ -251,13 +245,11 @@ func TestStateAgainstModel(t *testing.T) {
 	})
 }
 
-// episode is the number of commands after which a run begins anew: after more,
-// most quotas and numbers are used up.
+// episode is the number of commands after which a run begins anew: after more, most quotas and numbers are used up.
 const episode = 2_500
 
-// TestMillion compares a long run, in episodes, with the model, and reduces a
-// failure to the steps that it needs. A million commands take less than a
-// minute: go test -run TestMillion ./raftfsm -ops 1000000.
+// TestMillion compares a long run, in episodes, with the model, and reduces a failure to the steps that it needs. A
+// million commands take less than a minute: go test -run TestMillion ./raftfsm -ops 1000000.
 func TestMillion(t *testing.T) {
 	begin := *seed
 	if begin == 0 {
@@ -305,9 +297,8 @@ func randomSteps(seed, more uint64, n int) []step {
 	return steps
 }
 
-// shrink removes the steps that it can, in ever smaller pieces, and sets what
-// it can of the rest to 0, as long as the steps fail (delta debugging) and it
-// has made fewer than the given number of tries.
+// shrink removes the steps that it can, in ever smaller pieces, and sets what it can of the rest to 0, as long as the
+// steps fail (delta debugging) and it has made fewer than the given number of tries.
 func shrink(steps []step, most int, try func([]step) bool) []step {
 	fails := func(steps []step) bool {
 		most--

@@ -13,8 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// claim asks for a lock, through a handle that has the node open if that is
-// necessary.
+// claim asks for a lock, through a handle that has the node open if that is necessary.
 func (d *driver) claim(ref namespace.Ref) raftfsm.Claim {
 	by := namespace.Owner{Session: d.session(), Handle: api.HandleID(1 + d.pick(2))}
 	if n := d.m.nodes[ref.Name]; n != nil && n.ephemeral {
@@ -199,7 +198,7 @@ func (d *driver) end() raftfsm.Command {
 	return raftfsm.Command{EndSessions: &c}
 }
 
-// terminating returns a session that is being terminated, 0 if there is none.
+// terminating returns a session that is being terminated, or 0.
 func (d *driver) terminating() api.SessionID {
 	for _, id := range slices.Sorted(maps.Keys(d.m.clients)) {
 		if d.m.clients[id].record.Terminating != nil {

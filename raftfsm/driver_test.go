@@ -12,9 +12,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// step is the choices behind one command. Its meaning depends on the steps
-// before it, so that any of them can be left out, and any byte can be made 0,
-// which is the simplest choice.
+// step is the choices behind one command. Its meaning depends on the steps before it, so that any of them can be left
+// out, and any byte can be made 0, which is the simplest choice.
 type step [28]byte
 
 // choices returns the bytes of a step, and then zeros.
@@ -36,9 +35,8 @@ func (c *choices) rarely(n int) bool { return c.pick(n) == n-1 }
 // one picks one of its arguments.
 func one[T any](c *choices, of ...T) T { return of[c.pick(len(of))] }
 
-// driver turns steps into commands, mostly such as the masters and clients of a
-// cell would send in the present state of the model, and some that none would
-// send.
+// driver turns steps into commands, mostly such as the masters and clients of a cell would send in the present state of
+// the model, and some that none would send.
 type driver struct {
 	choices
 	m       *model
@@ -184,8 +182,7 @@ func (d *driver) owner(ref namespace.Ref) namespace.Owner {
 	return namespace.Owner{Session: d.session(), Handle: api.HandleID(1 + d.pick(3))}
 }
 
-// mutation numbers a request, and declares which answers its client still
-// wants.
+// mutation numbers a request, and declares which answers its client still wants.
 func (d *driver) mutation(id api.SessionID) session.Mutation {
 	c := d.clients[id]
 	if c == nil {
@@ -229,8 +226,7 @@ func (d *driver) spoil(q *session.Mutation) {
 	}
 }
 
-// again repeats a command: unchanged, with another hash, or with a later
-// declaration.
+// again repeats a command: unchanged, with another hash, or with a later declaration.
 func (d *driver) again() raftfsm.Command {
 	if len(d.sent) == 0 {
 		return raftfsm.Command{}

@@ -17,8 +17,7 @@ var updateFields = flag.Bool("update", false, "add new fields to testdata/fields
 
 const fieldsFile = "testdata/fields.txt"
 
-// schemaField is one field in the log or in snapshots, as a line of
-// testdata/fields.txt.
+// schemaField is one field in the log or in snapshots, as a line of testdata/fields.txt.
 type schemaField struct {
 	owner, name, key, kind string
 	since                  int
@@ -223,8 +222,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// A command with a field above the cell's level is refused before it is
-// proposed.
+// A command with a field above the cell's level is refused before it is proposed.
 func TestCommandAboveTheLevel(t *testing.T) {
 	c := Command{RaiseLease: &RaiseLease{Session: 1, Lease: api.MaxLease}}
 	if _, err := c.Encode(1); err != nil {

@@ -18,9 +18,7 @@ import (
 func populated(tb testing.TB, seed uint64, commands int) *pair {
 	tb.Helper()
 	p := newPair()
-	if err := p.run(randomSteps(seed, 0, commands)); err != nil {
-		tb.Fatal(err)
-	}
+	noErr(tb, p.run(randomSteps(seed, 0, commands)))
 	return p
 }
 
@@ -35,40 +33,24 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entry, err := raftfsm.DecodeEntry(data)
 		if err != nil {
-			if !errors.Is(err, api.Corrupt) {
-				t.Fatalf("%v is not Corrupt", err)
-			}
+			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
 			return
 		}
 		entry.Epoch = api.Epoch(p.term)
 		again, err := entry.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		other, err := raftfsm.DecodeEntry(again)
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
-		}
+		noErr(t, err, "what was written cannot be read")
 		state, replica := p.state, p.replica
 		results := state.Apply(p.index+1, p.term, entry)
-		if len(results) != len(entry.Commands) {
-			t.Fatalf("%d results of %d commands", len(results), len(entry.Commands))
-		}
-		if err := state.Check(); err != nil {
-			t.Fatal(err)
-		}
+		stopIf(t, len(results) != len(entry.Commands), "%d results of %d commands", len(results), len(entry.Commands))
+		noErr(t, state.Check())
 		replica.Apply(p.index+1, p.term, other)
-		if hash(t, state) != hash(t, replica) {
-			t.Fatal("two replicas differ")
-		}
+		stopIf(t, hash(t, state) != hash(t, replica), "two replicas differ")
 		var snapshot bytes.Buffer
-		if _, err := state.WriteTo(&snapshot); err != nil {
-			t.Fatal(err)
-		}
+		must(state.WriteTo(&snapshot))(t)
 		read, err := raftfsm.ReadState(&snapshot, math.MaxInt)
-		if err != nil {
-			t.Fatalf("the snapshot cannot be read: %v", err)
-		}
+		noErr(t, err, "the snapshot cannot be read")
 		if hash(t, read) != hash(t, state) { // replicas are stopped because of their hashes
 			t.Fatal("a replica that was sent a snapshot differs from those that applied the log")
 		}
@@ -106,9 +88,7 @@ func FuzzRestore(f *testing.F) {
 	for seed := range uint64(3) {
 		p := populated(f, seed, 30+200*int(seed))
 		var b bytes.Buffer
-		if _, err := p.state.WriteTo(&b); err != nil {
-			f.Fatal(err)
-		}
+		must(p.state.WriteTo(&b))(f)
 		f.Add(b.Bytes()[:b.Len()-sha256.Size])
 	}
 	log := populated(f, 4, 100).log
@@ -116,30 +96,19 @@ func FuzzRestore(f *testing.F) {
 		sum := sha256.Sum256(data)
 		state, err := raftfsm.ReadState(bytes.NewReader(slices.Concat(data, sum[:])), math.MaxInt)
 		if err != nil {
-			if !errors.Is(err, api.Corrupt) {
-				t.Fatalf("%v is not Corrupt", err)
-			}
+			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
 			return
 		}
 		var b bytes.Buffer
-		if _, err := state.WriteTo(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(state.WriteTo(&b))(t)
 		again, err := raftfsm.ReadState(&b, math.MaxInt)
-		if err != nil || hash(t, again) != hash(t, state) {
-			t.Fatalf("a snapshot reads back as a different one (%v)", err)
-		}
+		stopIf(t, err != nil || hash(t, again) != hash(t, state), "a snapshot reads back as a different one (%v)", err)
 		for i, data := range log {
-			entry, err := raftfsm.DecodeEntry(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			entry := must(raftfsm.DecodeEntry(data))(t)
 			entry.Epoch = state.Epoch
 			state.Apply(state.Applied+uint64(i), uint64(state.Epoch), entry)
 		}
-		if err := state.Check(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, state.Check())
 	})
 }
 
@@ -148,17 +117,13 @@ func FuzzReadState(f *testing.F) {
 	seeds.Add(f)
 	for seed := range uint64(4) {
 		var b bytes.Buffer
-		if _, err := populated(f, seed, 50*int(seed)).state.WriteTo(&b); err != nil {
-			f.Fatal(err)
-		}
+		must(populated(f, seed, 50*int(seed)).state.WriteTo(&b))(f)
 		f.Add(b.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		state, err := raftfsm.ReadState(bytes.NewReader(data), math.MaxInt)
 		if err != nil {
-			if !errors.Is(err, api.Corrupt) {
-				t.Fatalf("%v is not Corrupt", err)
-			}
+			stopIf(t, !errors.Is(err, api.Corrupt), "%v is not Corrupt", err)
 			return
 		}
 		var b bytes.Buffer
@@ -172,13 +137,9 @@ func FuzzReadState(f *testing.F) {
 func TestDamagedSnapshots(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var b bytes.Buffer
-	if _, err := populated(t, 5, 100).state.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(populated(t, 5, 100).state.WriteTo(&b))(t)
 	whole := b.Bytes()
-	if _, err := raftfsm.ReadState(bytes.NewReader(whole), math.MaxInt); err != nil {
-		t.Fatal(err)
-	}
+	must(raftfsm.ReadState(bytes.NewReader(whole), math.MaxInt))(t)
 	for i := range whole {
 		damaged := bytes.Clone(whole)
 		damaged[i] ^= 1 << r.IntN(8)

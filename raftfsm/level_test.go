@@ -6,50 +6,21 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
-
-// No two contents of one name have the same generation, even if the file was
-// deleted and created again: a condition on the generation read before is not
-// met then.
-func TestGenerationOutlivesTheNode(t *testing.T) {
-	c := newCell(t)
-	id := c.session("a")
-	seen, names := map[api.Generation]bool{}, map[api.Generation]bool{}
-	for range 3 {
-		file, h := c.file(id, "/file")
-		node, _ := c.state.Tree.Get("/file")
-		for range 3 {
-			if seen[node.Content] || names[node.ACLs] {
-				t.Errorf("generation %d of the contents or %d of the ACL names was there before", node.Content, node.ACLs)
-			}
-			seen[node.Content], names[node.ACLs] = true, true
-			for old := range seen {
-				if old != node.Content {
-					r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: file, Contents: []byte("x"), IfContent: &old}})
-					c.want(r, api.GenerationMismatch)
-				}
-			}
-			c.want(c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: file, Contents: []byte("x"), IfContent: &node.Content}}), api.OK)
-			c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(id), Node: file, ACL: api.ACL{Read: "everyone"}, IfACLs: &node.ACLs}}), api.OK)
-			node, _ = c.state.Tree.Get("/file")
-		}
-		c.want(c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(id), Node: file, Handle: h}}), api.OK)
-	}
-}
 
 // A replica that does not know the level of its cell stops, and says why. The level at which a
 // newer master would bootstrap a cell has no effect on an existing cell.
 func TestUnknownLevelIsRefused(t *testing.T) {
 	newer := func(term uint64) []byte {
 		data, err := raftfsm.Entry{Epoch: api.Epoch(term), Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel + 1}}}}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return data
 	}
 	empty := raftfsm.NewState()
@@ -61,21 +32,14 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 		t.Errorf("a new cell is at level %d: %v", c.state.Level, err)
 	}
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
-	restored, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
+	restored := must(raftfsm.ReadState(&snapshot, raftfsm.MaxLevel))(t)
 	if _, err := restored.ApplyData(c.index+1, c.term+1, newer(c.term+1), raftfsm.MaxLevel); err != nil || restored.Level != raftfsm.MaxLevel {
 		t.Errorf("a newer master: %v, and the cell is at level %d", err, restored.Level)
 	}
 	state := raftfsm.NewState()
 	state.Level = raftfsm.MaxLevel + 1
-	if _, err := state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(state.WriteTo(&snapshot))(t)
 	if _, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
 		t.Errorf("a snapshot of a later level: %v", err)
 	}
@@ -84,10 +48,7 @@ func TestUnknownLevelIsRefused(t *testing.T) {
 // The list at MaxLevel says of each level what it brought: so nobody raises the level for two
 // things that are released apart, and an operator can be told what an upgrade is for.
 func TestLevelsAreListed(t *testing.T) {
-	source, err := os.ReadFile("level.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(os.ReadFile("level.go"))(t)
 	for level := 1; level <= raftfsm.MaxLevel; level++ {
 		if line := regexp.MustCompile(fmt.Sprintf(`(?m)^//\t%d  \w`, level)); !line.Match(source) {
 			t.Errorf("the list at MaxLevel, in level.go, has no line for level %d: say what it brings", level)
@@ -109,9 +70,7 @@ func TestRaiseLevel(t *testing.T) {
 	c.want(raise(a, next), api.OK)
 	c.want(raise(a, next), api.InvalidArgument)
 	c.elect()
-	if c.state.Level != next {
-		t.Errorf("level %d after it was raised and a master was elected; want %d", c.state.Level, next)
-	}
+	equal(t, c.state.Level, next, "level %d after it was raised and a master was elected")
 	closed := c.session("b")
 	root, _ := c.state.Tree.Get("")
 	c.file(a, "/acl/nobody")
@@ -119,9 +78,7 @@ func TestRaiseLevel(t *testing.T) {
 	c.want(raise(closed, next+1), api.PermissionDenied)
 
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
 	whole := snapshot.Bytes()
 	if again, err := raftfsm.ReadState(bytes.NewReader(whole), next); err != nil || again.Level != next {
 		t.Errorf("a snapshot of level %d is read as one of %d: %v", next, again.Level, err)
@@ -142,9 +99,7 @@ func TestOlderReplicaStopsAtTheLevel(t *testing.T) {
 		refused bool
 	}{{c.term - 1, true}, {c.term, false}} {
 		data, err := raftfsm.Entry{Epoch: api.Epoch(one.epoch), Commands: []raftfsm.Command{raise}}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		old := c.state
 		results, err := old.ApplyData(c.index+1, c.term, data, raftfsm.MaxLevel)
 		switch {
@@ -156,55 +111,9 @@ func TestOlderReplicaStopsAtTheLevel(t *testing.T) {
 	}
 }
 
-// From level 2 on, contents have the time of their last write; below it, the state is the one that
-// v0.1.0 computes. Only a write changes the time.
-func TestModifiedFromLevelTwo(t *testing.T) {
-	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
-	c.want(c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}), api.OK)
-	a := c.session("a")
-	modified := func(name api.Name) int64 {
-		t.Helper()
-		node, ok := c.state.Tree.Get(name)
-		if !ok {
-			t.Fatalf("%v does not exist", name)
-		}
-		return node.ModifiedUnix
-	}
-	write := func(node namespace.Ref) int64 {
-		t.Helper()
-		r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(a), Node: node, Contents: []byte("x")}})
-		c.want(r, api.OK)
-		return r.Stat.ModifiedUnix
-	}
-	old, _ := c.file(a, "/old")
-	if told := write(old); told != 0 || modified("/old") != 0 {
-		t.Errorf("at level 1 the contents have the time %d, and the answer says %d", modified("/old"), told)
-	}
-	c.want(c.apply(raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: 2}}), api.OK)
-	if modified("/old") != 0 {
-		t.Error("raising the level set a time")
-	}
-	created, _ := c.file(a, "/new")
-	if now := int64(c.index); modified("/new") != now {
-		t.Errorf("the new file has the time %d, want %d", modified("/new"), now)
-	}
-	for _, node := range []namespace.Ref{old, created} {
-		told := write(node)
-		if now := int64(c.index); told != now || modified(node.Name) != now {
-			t.Errorf("%v has the time %d, and the answer says %d; want %d", node.Name, modified(node.Name), told, now)
-		}
-		c.want(c.apply(raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: c.mutation(a), Node: node, ACL: api.ACL{Read: "everyone"}}}), api.OK)
-		if modified(node.Name) != told {
-			t.Errorf("a change of the ACL names of %v changed the time of its contents", node.Name)
-		}
-	}
-}
-
 // What was granted below the level of proofs is known by its generation, also after a snapshot; a cell that begins with proofs has no such grant.
 func TestProofsFromLevelThree(t *testing.T) {
-	if c := newCell(t); c.state.Unproved != 0 {
-		t.Errorf("a new cell has granted up to %d without proofs", c.state.Unproved)
-	}
+	equal(t, newCell(t).state.Unproved, 0, "a new cell has granted up to %d without proofs")
 	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
 	c.want(c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}), api.OK)
 	a := c.session("a")
@@ -213,9 +122,7 @@ func TestProofsFromLevelThree(t *testing.T) {
 	}
 	raise(2)
 	node, _ := c.file(a, "/lock")
-	if c.state.Unproved != 0 {
-		t.Error("there are no proofs yet")
-	}
+	failIf(t, c.state.Unproved != 0, "there are no proofs yet")
 	raise(3)
 	if was := c.state.Unproved; was < node.Instance || uint64(was) != c.state.Counter {
 		t.Errorf("%d, and the counter is %d", was, c.state.Counter)
@@ -224,11 +131,80 @@ func TestProofsFromLevelThree(t *testing.T) {
 	c.file(a, "/other")
 	raise(4)
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
 	read, err := raftfsm.ReadState(&snapshot, 4)
-	if err != nil || read.Unproved != was {
-		t.Errorf("after a snapshot it is %d, and was %d: %v", read.Unproved, was, err)
+	failIf(t, err != nil || read.Unproved != was, "after a snapshot it is %d, and was %d: %v", read.Unproved, was, err)
+}
+
+// Apply refuses by these limits, or cuts by them what it keeps. Replicas of the last release have
+// those below: with others, the replicas of a cell that is being upgraded would differ. A limit
+// changes with a feature level, so that Apply uses the old one below it.
+func TestLimitsAreThoseOfTheRelease(t *testing.T) {
+	for name, limit := range map[string]struct{ is, released int64 }{
+		"api.MaxContents":    {api.MaxContents, 256 << 10},
+		"api.MaxPath":        {api.MaxPath, 1024},
+		"api.MaxComponent":   {api.MaxComponent, 255},
+		"api.MaxDepth":       {api.MaxDepth, 32},
+		"api.MaxACLName":     {api.MaxACLName, 255},
+		"api.MaxReason":      {api.MaxReason, 256},
+		"api.MaxOutstanding": {api.MaxOutstanding, 256},
+		"api.MaxGeneration":  {api.MaxGeneration, 1<<53 - 1},
+		"api.MinLease":       {int64(api.MinLease), int64(time.Second)},
+		"api.MaxLease":       {int64(api.MaxLease), int64(time.Minute)},
+		"api.MaxLockDelay":   {int64(api.MaxLockDelay), int64(time.Minute)},
+		"api.MaxHoldings":    {api.MaxHoldings, 16},
+		"raftfsm.maxPast":    {raftfsm.MaxPast, 50_000},
+		"refusal.MaxHolders": {refusal.MaxHolders, 100},
+	} {
+		if limit.is != limit.released {
+			t.Errorf("%s is %d, and in the last release %d: let Apply use the new value from a feature level on (see the documentation of the package)", name, limit.is, limit.released)
+		}
+	}
+	released := api.Quota{Nodes: 500_000, Bytes: 1 << 30, Sessions: 200_000, Handles: 1_000_000, Waiters: 200_000}
+	if is := api.DefaultQuota(); is != released {
+		t.Errorf("the default quota is %+v, and in the last release %+v: let Apply use the new one from a feature level on (see the documentation of the package)", is, released)
+	}
+}
+
+// Entries and snapshots of a newer version, and those from before the first release, are
+// distinguished from damaged ones.
+func TestFormatsOfOtherVersions(t *testing.T) {
+	c := newCell(t)
+	entry := must(raftfsm.Entry{Epoch: 1, Wall: 1}.Encode())(t)
+	var b bytes.Buffer
+	must(c.state.WriteTo(&b))(t)
+	rest, ok := strings.CutPrefix(b.String(), "chubby snapshot 2\n")
+	if !ok || entry[0] != 1 {
+		t.Fatalf("an entry begins with %d, a snapshot with %.20q: formats of released versions must be readable", entry[0], b.String())
+	}
+	readEntry := func(data string) error { _, err := raftfsm.DecodeEntry([]byte(data)); return err }
+	readState := func(data string) error {
+		_, err := raftfsm.ReadState(strings.NewReader(data), raftfsm.MaxLevel)
+		return err
+	}
+	for name, one := range map[string]struct{ got, want error }{
+		"an entry":                   {readEntry(string(entry)), nil},
+		"a newer entry":              {readEntry("\x02" + string(entry[1:])), raftfsm.ErrNewer},
+		"an unreleased entry":        {readEntry(string(entry[1:])), raftfsm.ErrUnreleased},
+		"an empty entry":             {readEntry(""), api.Corrupt},
+		"an entry of zeros":          {readEntry("\x00\x00"), api.Corrupt},
+		"an entry without commands":  {readEntry("\x01"), api.Corrupt},
+		"a snapshot":                 {readState("chubby snapshot 2\n" + rest), nil},
+		"a newer snapshot":           {readState("chubby snapshot 3\n" + rest), raftfsm.ErrNewer},
+		"a much newer snapshot":      {readState("chubby snapshot 17\n" + rest), raftfsm.ErrNewer},
+		"an unreleased snapshot":     {readState("chubby snapshot 1\n" + rest), raftfsm.ErrUnreleased},
+		"a snapshot of no format":    {readState("chubby snapshot 0\n" + rest), api.Corrupt},
+		"a snapshot of words":        {readState("chubby snapshot x\n" + rest), api.Corrupt},
+		"a file of something else":   {readState("something else altogether"), api.Corrupt},
+		"a snapshot that is cut off": {readState("chubby snap"), api.Corrupt},
+	} {
+		if one.want == nil && one.got != nil || one.want != nil && !errors.Is(one.got, api.Corrupt) {
+			t.Errorf("%s: %v, want %v", name, one.got, one.want)
+		}
+		for _, which := range []error{raftfsm.ErrNewer, raftfsm.ErrUnreleased} {
+			if errors.Is(one.got, which) != errors.Is(one.want, which) {
+				t.Errorf("%s: %v, want %v", name, one.got, one.want)
+			}
+		}
 	}
 }

@@ -57,9 +57,7 @@ func (c changingCell) are(want string) {
 	for _, m := range c.state.Roster.Members {
 		list = append(list, m.ID+" "+m.Phase.String())
 	}
-	if got := strings.Join(list, ", "); got != want {
-		c.t.Errorf("%s; want %s", got, want)
-	}
+	equal(c.t, strings.Join(list, ", "), want, "%s")
 }
 
 // Spares stand by until each takes the place of a replica, one change at a time; one that was removed never joins.
@@ -124,9 +122,7 @@ func TestRemovalIsTakenBack(t *testing.T) {
 	c.change(raftfsm.ChangeMembers{Remove: "r4"}, api.OK)
 	c.settle("r4", raftfsm.Leaving)
 	c.change(raftfsm.ChangeMembers{Keep: "r4"}, api.NotFound)
-	if r := c.state.Roster; r.Author != "a" {
-		t.Errorf("the last change is of %q", r.Author)
-	}
+	failIf(t, c.state.Roster.Author != "a", "the last change is of %q", c.state.Roster.Author)
 }
 
 // A replica joins, takes the place of another, and its id is never used again; one change is under way at a time.
@@ -173,9 +169,7 @@ func TestMembers(t *testing.T) {
 	c.are("r1 left, r2 left, r3 left, r4 member, r5 left")
 
 	var b bytes.Buffer
-	if _, err := c.state.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&b))(t)
 	read, err := raftfsm.ReadState(&b, raftfsm.MaxLevel)
 	if err != nil || fmt.Sprint(read.Roster) != fmt.Sprint(c.state.Roster) {
 		t.Errorf("%+v after a snapshot, %v; before %+v", read.Roster, err, c.state.Roster)
@@ -185,7 +179,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// What cannot be a replica is refused, by whoever it is proposed.
+// The state refuses a member that cannot be a replica, from any proposer.
 func TestMembersAreWellFormed(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
@@ -217,9 +211,7 @@ func TestMembersAreWellFormed(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{ChangeMembers: &stranger}), api.PermissionDenied)
 	m := raftfsm.ChangeMembers{Mutation: c.mutation(a), Founders: founders(raftfsm.MaxMembers), Add: newcomer("n1")}
 	c.want(c.apply(raftfsm.Command{ChangeMembers: &m}), api.QuotaExceeded)
-	if (raftfsm.Command{ChangeMembers: &m}).Level() != 3 {
-		t.Error("it may be in a log of level 2")
-	}
+	failIf(t, (raftfsm.Command{ChangeMembers: &m}).Level() != 3, "it may be in a log of level 2")
 }
 
 // A replica that was to be replaced is kept beside the one that has its place. That makes no more members than a cell may have.
@@ -242,7 +234,5 @@ func TestKeepingMakesNotTooManyMembers(t *testing.T) {
 			members++
 		}
 	}
-	if members > raftfsm.MaxMembers {
-		t.Errorf("%d members; at most %d", members, raftfsm.MaxMembers)
-	}
+	failIf(t, members > raftfsm.MaxMembers, "%d members; at most %d", members, raftfsm.MaxMembers)
 }

@@ -70,8 +70,7 @@ func (m *model) usage(principal string) (u namespace.Usage) {
 	return u
 }
 
-// fits reports whether a limit leaves room; a change that needs no more always
-// fits.
+// fits reports whether a limit leaves room; a change that needs no more always fits.
 func fits(limit, used, more namespace.Usage) bool {
 	nodes := more.Nodes <= 0 || limit.Nodes == 0 || used.Nodes+more.Nodes <= limit.Nodes
 	bytes := more.Bytes <= 0 || limit.Bytes == 0 || used.Bytes+more.Bytes <= limit.Bytes
@@ -285,8 +284,7 @@ func (m *model) delete(c *raftfsm.Delete) raftfsm.Result {
 	return r
 }
 
-// remove removes ephemeral nodes that no handle has open, directories when they
-// are empty (decision 11).
+// remove removes ephemeral nodes that no handle has open, directories when they are empty (decision 11).
 func (m *model) remove(c *raftfsm.Remove) (r raftfsm.Result) {
 	for _, ref := range c.Nodes {
 		if n := m.resolve(ref); n != nil && n.dying() && m.children(ref.Name) == 0 {
@@ -335,8 +333,7 @@ func (m *model) setQuota(c *raftfsm.SetQuota) api.Code {
 	return api.OK
 }
 
-// raiseLevel needs the right to change the ACL of the root; the level never
-// goes back.
+// raiseLevel needs the right to change the ACL of the root; the level never goes back.
 func (m *model) raiseLevel(c *raftfsm.RaiseLevel) api.Code {
 	switch {
 	case !m.operates(m.principal(c.Mutation.Session)):

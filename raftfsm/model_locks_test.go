@@ -233,10 +233,8 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 	}
 }
 
-// endSessions releases what the sessions have. Locks of a failed session are
-// delayed if a holder asked for it: in the stricter mode of this and an earlier
-// failure, and for the longest time that a failed holder asked for (Chubby
-// §2.4).
+// endSessions releases what the sessions have. Locks of a failed session are delayed if a holder asked for it: in the
+// stricter mode of this and an earlier failure, and for the longest time that a failed holder asked for (Chubby §2.4).
 func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Result) {
 	for _, end := range c.Ends {
 		of := m.clients[end.Session]

@@ -13,9 +13,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// model specifies a State (Chubby §2.3 to §2.8, decisions 4 to 13), with plain
-// maps and full scans: it keeps no index, no count and no sum. It takes the
-// commands of a log and answers them with the results that the State must give,
+// model specifies a State (Chubby §2.3 to §2.8, decisions 4 to 13), with plain maps and full scans: it keeps no index,
+// no count and no sum. It takes the commands of a log and answers them with the results that the State must give,
 // without causes.
 type model struct {
 	bootstrapped bool
@@ -102,8 +101,7 @@ func causeOf(code api.Code) refusal.Cause {
 	panic(code.String() + " has no cause")
 }
 
-// apply applies one command of an entry of that epoch, in a log entry of that
-// term.
+// apply applies one command of an entry of that epoch, in a log entry of that term.
 func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Command) raftfsm.Result {
 	if uint64(epoch) != term || c.NewEpoch == nil && m.epoch != epoch {
 		return raftfsm.Result{Answer: refused(api.StaleEpoch)}
@@ -162,8 +160,7 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 	return m.applyToLocks(c, wall)
 }
 
-// newEpoch begins an epoch. The first one bootstraps the cell. No epoch begins
-// twice, and none after a later one.
+// newEpoch begins an epoch. The first one bootstraps the cell. No epoch begins twice, and none after a later one.
 func (m *model) newEpoch(epoch api.Epoch, level int) raftfsm.Answer {
 	if epoch <= m.epoch {
 		return refused(api.StaleEpoch)
@@ -229,8 +226,7 @@ func (m *model) raiseLease(c *raftfsm.RaiseLease) raftfsm.Answer {
 	return refused(api.OK)
 }
 
-// terminate is for sessions of the same principal, and for all with the right
-// to change the ACL of the root.
+// terminate is for sessions of the same principal, and for all with the right to change the ACL of the root.
 func (m *model) terminate(c *raftfsm.Terminate) raftfsm.Result {
 	by, target := m.principal(c.Mutation.Session), m.clients[c.Target]
 	switch {
@@ -295,8 +291,7 @@ func (m *model) principal(id api.SessionID) string {
 	return ""
 }
 
-// begin notes what a request declares, unless it is refused. ok is true if the
-// request is to be done.
+// begin notes what a request declares, unless it is refused. ok is true if the request is to be done.
 func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 	var code api.Code
 	m.again = false

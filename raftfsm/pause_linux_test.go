@@ -14,15 +14,12 @@ import (
 // threadTime returns the processor time that this thread has used.
 func threadTime(b *testing.B) time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		b.Fatal(err)
-	}
+	noErr(b, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t))
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkSnapshotPause applies entries while snapshots of a state of a million files are taken and
-// written, and reports the longest times that a snapshot and an entry took: of the processor, so
-// that other programs do not count.
+// BenchmarkSnapshotPause applies entries while snapshots of a state of a million files are taken and written, and
+// reports the longest times that a snapshot and an entry took: of the processor, so that other programs do not count.
 func BenchmarkSnapshotPause(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -1,10 +1,14 @@
 package raftfsm
 
 import (
+	"encoding/binary"
+	"errors"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/session"
 )
@@ -22,8 +26,7 @@ func records() []reflect.Type {
 	}
 }
 
-// everyField calls do once with each field of the records and of the types in them, and with the
-// name of its struct.
+// everyField calls do once with each field of the records and of the types in them, and with the name of its struct.
 func everyField(do func(owner string, field reflect.StructField)) {
 	seen := map[reflect.Type]bool{}
 	var walk func(reflect.Type)
@@ -58,8 +61,7 @@ func shortName(t reflect.Type) string {
 	return name
 }
 
-// texts lists the text fields in the log and in snapshots: what users supplied, and what names the
-// cell.
+// texts lists the text fields in the log and in snapshots: what users supplied, and what names the cell.
 func texts() map[string]string {
 	const (
 		name      = "a name that a user chose"
@@ -138,9 +140,8 @@ func texts() map[string]string {
 	}
 }
 
-// The replicated state contains no sentences of this program: a refusal has a cause and facts
-// (package refusal). So two versions that word something differently have equal states, and equal
-// hashes of them, after the same log.
+// The replicated state contains no sentences of this program: a refusal has a cause and facts (package refusal). So two
+// versions that word something differently have equal states, and equal hashes of them, after the same log.
 func TestNoProseIsReplicated(t *testing.T) {
 	allowed := texts()
 	everyField(func(owner string, f reflect.StructField) {
@@ -159,5 +160,40 @@ func TestNoProseIsReplicated(t *testing.T) {
 	})
 	for field := range allowed {
 		t.Errorf("%s is listed as text, and is not in the log or in snapshots", field)
+	}
+}
+
+// A part of a backup is as long as its nodes are, at least: one that is all empty nodes is not decoded.
+func TestPartsAreAsLongAsTheirNodes(t *testing.T) {
+	small := namespace.Node{Name: "/a", Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1, ACL: api.ACL{}}
+	part := RestoreAdd{Part: 1}
+	for range 5000 {
+		part.Nodes = append(part.Nodes, &small)
+	}
+	data, err := part.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := DecodeRestoreAdd(data); err != nil || len(again.Nodes) != len(part.Nodes) {
+		t.Errorf("%d nodes in %d bytes: %v", len(part.Nodes), len(data), err)
+	}
+	part = RestoreAdd{Part: 1, Quotas: make([]PrincipalQuota, maxAddedQuotas)}
+	if data, err = part.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := DecodeRestoreAdd(data); err != nil || len(again.Quotas) != maxAddedQuotas {
+		t.Errorf("%d quotas in %d bytes: %v", len(part.Quotas), len(data), err)
+	}
+	const length = api.MaxCommand - 64
+	empty := append([]byte{0xa2, 0x01, 0x01, 0x02, 0x9a}, binary.BigEndian.AppendUint32(nil, length)...)
+	for range length {
+		empty = append(empty, 0xa0)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = DecodeRestoreAdd(empty)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, api.InvalidArgument) || took > length {
+		t.Errorf("%d empty nodes take %d bytes: %v", length, took, err)
 	}
 }

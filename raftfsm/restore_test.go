@@ -23,17 +23,10 @@ func (c *restoring) step(by api.SessionID, step raftfsm.Restore, want api.Code) 
 	c.t.Helper()
 	step.Mutation = c.mutation(by)
 	r := c.apply(raftfsm.Command{Restore: &step})
-	if r.Code() != want {
-		c.t.Fatalf("%+v: %v, want %v", step, r.Err(), want)
-	}
+	stopIf(c.t, r.Code() != want, "%+v: %v, want %v", step, r.Err(), want)
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		c.t.Fatal(err)
-	}
-	read, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(c.t)
+	read := must(raftfsm.ReadState(&snapshot, raftfsm.MaxLevel))(c.t)
 	c.state = read
 	return r
 }
@@ -105,9 +98,7 @@ func TestRestoreSteps(t *testing.T) {
 	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.other, Reason: api.ByOperator}}}})
 	before := c.state.Counter
 	r := c.step(c.operator, finish, api.OK)
-	if !r.Restored || len(r.Dying) != 1 || r.Dying[0].Name != "/e" {
-		t.Errorf("%+v", r)
-	}
+	failIf(t, !r.Restored || len(r.Dying) != 1 || r.Dying[0].Name != "/e", "%+v", r)
 	if s := c.state; s.Counter != before+raftfsm.RestoreGap && s.Counter != 1000+raftfsm.RestoreGap || s.Counter < before+raftfsm.RestoreGap ||
 		s.CellID != "ff112233445566778899aabbccddeeff" || s.Origin != "00112233445566778899aabbccddeeff" {
 		t.Errorf("counter %d after %d, id %s, origin %s", s.Counter, before, s.CellID, s.Origin)
@@ -122,9 +113,7 @@ func TestRestoreSteps(t *testing.T) {
 		t.Error("what the cell had is still there")
 	}
 	var snapshot bytes.Buffer
-	if _, err := c.state.WriteTo(&snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&snapshot))(t)
 	read, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
 	if err != nil || read.Restored == nil || *read.Restored != *c.state.Restored || read.Restored.Source != sourceOfTests || read.Restored.Counter != c.state.Counter {
 		t.Errorf("from a snapshot: %+v, %v", read.Restored, err)

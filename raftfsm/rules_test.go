@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -15,38 +15,15 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// The model covers all of this too; these tests say it more plainly.
+// The model compares every answer and all of the state (TestStateAgainstModel); here is what its commands do not reach.
 
 func (c *cell) want(r raftfsm.Result, code api.Code) raftfsm.Result {
 	c.t.Helper()
-	if r.Code() != code {
-		c.t.Fatalf("answered %v (%v), want %v", r.Code(), r.Err(), code)
-	}
+	stopIf(c.t, r.Code() != code, "answered %v (%v), want %v", r.Code(), r.Err(), code)
 	return r
 }
 
-func (c *cell) write(id api.SessionID, name api.Name, contents string) raftfsm.Result {
-	c.t.Helper()
-	node, ok := c.state.Tree.Get(name)
-	if !ok {
-		c.t.Fatalf("%q is gone", name)
-	}
-	return c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(id), Node: node.Ref(), Contents: []byte(contents)}})
-}
-
-// held returns a lock that session a holds, its handle and its token.
-func (c *cell) held(a api.SessionID) (lock namespace.Ref, h api.HandleID, token api.Generation) {
-	c.t.Helper()
-	lock, h = c.file(a, "/lock")
-	r := c.acquire(lock, c.claim(a, h))
-	if r[0].Answer.Code() != api.OK {
-		c.t.Fatal(r[0].Answer.Err())
-	}
-	return lock, h, r[0].Answer.Generation
-}
-
-// An invalid name is answered: it has no parent with an ACL to check, and no
-// quotas above it.
+// An invalid name is answered: it has no parent with an ACL to check, and no quotas above it.
 func TestNoNameIsAnAnswer(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
@@ -66,146 +43,8 @@ func TestNoNameIsAnAnswer(t *testing.T) {
 	c.want(c.apply(raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(a), Principal: "a", Quota: api.Quota{Waiters: -1}}}), api.InvalidArgument)
 }
 
-// The refusal of a precondition is kept as the answer: a retry must not do the command if the lock
-// is held again (decision 13; Chubby §2.6, SetSequencer).
-func TestUnmetPreconditionIsKept(t *testing.T) {
-	c := newCell(t)
-	a, b := c.session("a"), c.session("b")
-	lock, _, token := c.held(a)
-	file, _ := c.file(b, "/file")
-	conditional := func(p raftfsm.Precondition) raftfsm.Command {
-		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(b), Node: file, Contents: []byte("x"), Preconditions: []raftfsm.Precondition{p}}}
-	}
-	right := raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
-	wrong := []raftfsm.Precondition{right, right, right, right}
-	wrong[0].Lock, wrong[1].Mode, wrong[2].Generation, wrong[3].Generation = "/none", api.Shared, token-1, token+1
-	for _, p := range wrong {
-		c.want(c.apply(conditional(p)), api.BadSequencer)
-	}
-	written := c.apply(conditional(right))
-	c.want(written, api.OK)
-	_, h := c.file(b, "/lock")
-	early := conditional(raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: api.Generation(c.state.Counter + 1)})
-	c.want(c.apply(early), api.BadSequencer)
-	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByClose}}}})
-	claim := c.claim(b, h)
-	claim.Mutation.Outstanding = []api.RequestNumber{early.SetContents.Mutation.Number, claim.Mutation.Number}
-	if r := c.acquire(lock, claim)[0]; r.Answer.Code() != api.OK {
-		t.Fatal(r.Answer.Err())
-	}
-	if err := c.state.CheckPrecondition(early.SetContents.Preconditions[0]); err != nil {
-		t.Fatalf("the precondition should be met by now: %v", err)
-	}
-	c.want(c.apply(early), api.BadSequencer)
-	if n, _ := c.state.Tree.Get("/file"); n.Content != written.Stat.Content {
-		t.Errorf("written again, as generation %d, not only as %d", n.Content, written.Stat.Content)
-	}
-}
-
-// A retry must not repeat the grant of a lock that is being revoked: its client
-// may have acknowledged the revocation already, and would rely on the lock
-// permanently (decisions 10 and 13).
-func TestRevokedGrantIsNotRepeated(t *testing.T) {
-	c := newCell(t)
-	a, b := c.session("a"), c.session("b")
-	lock, h := c.file(a, "/lock")
-	claim := c.claim(a, h)
-	token := c.acquire(lock, claim)[0].Answer.Generation
-	r := c.want(c.apply(raftfsm.Command{Revoke: &raftfsm.Revoke{Mutation: c.mutation(b), Lock: lock, Why: "stuck"}}), api.OK)
-	if len(r.Revoked) != 1 || r.Revoked[0].Generation != token || len(r.Free) > 0 {
-		t.Fatalf("%+v", r)
-	}
-	if again := c.acquire(lock, claim)[0]; again.Answer.Code() != api.LockLost {
-		t.Errorf("the retry of a revoked grant: %+v", again)
-	}
-	condition := raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}
-	if err := c.state.CheckPrecondition(condition); api.CodeOf(err) != api.BadSequencer {
-		t.Errorf("the sequencer of a revoked lock: %v", err)
-	}
-	_, hb := c.file(b, "/lock")
-	next := c.claim(b, hb)
-	if r := c.acquire(lock, next)[0]; !r.Pending {
-		t.Errorf("while the lock is still held: %+v", r)
-	}
-	evict := raftfsm.Evict{Lock: lock, Generation: token, Holders: []namespace.Owner{{Session: a, Handle: h}}, Successions: []raftfsm.Succession{{Lock: lock, Claims: []raftfsm.Claim{next}}}}
-	if r := c.apply(raftfsm.Command{Evict: &evict}); len(r.Claims) != 1 || r.Claims[0].Answer.Generation <= token {
-		t.Errorf("handed on: %+v", r)
-	}
-	c.want(c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(a), Lock: lock, Handle: h, Generation: token}}), api.NotHeld)
-}
-
-// No request of a terminating session is done, also none that waited, and the
-// sequencers of its locks are invalid; but its locks are not free (decision
-// 10).
-func TestTerminatingSession(t *testing.T) {
-	c := newCell(t)
-	a, b := c.session("a"), c.session("b")
-	lock, h, token := c.held(a)
-	terminate := func(by, target api.SessionID, why string) raftfsm.Result {
-		return c.apply(raftfsm.Command{Terminate: &raftfsm.Terminate{Mutation: c.mutation(by), Target: target, Why: why}})
-	}
-	c.want(terminate(b, 999, "stuck"), api.NotFound)
-	c.want(terminate(b, a, strings.Repeat("x", api.MaxReason+1)), api.InvalidArgument)
-	if r := c.want(terminate(b, a, "stuck"), api.OK); !slices.Equal(r.Terminating, []api.SessionID{a}) {
-		t.Errorf("%+v", r)
-	}
-	c.want(c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(a), Lock: lock, Handle: h, Generation: token}}), api.SessionExpired)
-	if err := c.state.CheckPrecondition(raftfsm.Precondition{Lock: lock.Name, Mode: api.Exclusive, Generation: token}); api.CodeOf(err) != api.BadSequencer {
-		t.Errorf("the sequencer of a terminating session: %v", err)
-	}
-	_, hb := c.file(b, "/lock")
-	if r := c.acquire(lock, c.claim(b, hb))[0]; !r.Pending {
-		t.Errorf("the lock of a terminating session: %+v", r)
-	}
-	end := raftfsm.EndSessions{Ends: []raftfsm.End{{Session: a, Reason: api.ByOperator, Acknowledged: true}}}
-	if r := c.apply(raftfsm.Command{EndSessions: &end}); len(r.Delayed) > 0 || !slices.Equal(r.Free, []api.Name{"/lock"}) {
-		t.Errorf("after its client acknowledged the end: %+v", r)
-	}
-	for _, list := range []string{"b\n", "*\n"} { // a client's own principal's sessions, or all with the right to change the root
-		c.want(c.write(b, "/acl/everyone", "b\n"), api.OK)
-		d := c.session("d")
-		c.want(terminate(d, b, "stuck"), api.PermissionDenied)
-		c.want(terminate(d, d, "enough"), api.OK)
-		c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: d, Reason: api.ByOperator}}}})
-		c.want(c.write(b, "/acl/everyone", list), api.OK)
-	}
-}
-
-// A quota refuses what needs more room, and nothing else.
-func TestQuotasOfPrincipals(t *testing.T) {
-	c := newCell(t)
-	a, b := c.session("a"), c.session("b")
-	quota := func(q api.Quota) {
-		c.want(c.apply(raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(b), Principal: "a", Quota: q}}), api.OK)
-	}
-	c.file(a, "/f")
-	c.file(a, "/g")
-	c.want(c.write(a, "/f", "0123456789"), api.OK)
-	quota(api.Quota{Nodes: 2, Bytes: 12, Sessions: 1})
-	create := func(id api.SessionID) raftfsm.Command {
-		return raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(id), Name: "/h", Create: api.MayCreate}}
-	}
-	c.want(c.apply(create(a)), api.QuotaExceeded)
-	c.want(c.write(b, "/f", "0123456789abc"), api.QuotaExceeded) // it counts for its creator
-	c.want(c.write(b, "/f", "0123456789ab"), api.OK)
-	second := raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: []byte("a2"), Principal: "a", Lease: time.Second}}
-	c.want(c.apply(second), api.QuotaExceeded)
-	quota(api.Quota{Nodes: 1, Bytes: 1, Sessions: 1})
-	c.want(c.write(a, "/f", "0123456789a"), api.OK) // less than before, though still too much
-	c.want(c.write(a, "/f", "abcdefghijk"), api.OK)
-	node, _ := c.state.Tree.Get("/g")
-	c.want(c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(a), Node: node.Ref()}}), api.OK)
-	c.want(c.apply(create(b)), api.OK)
-	quota(api.Quota{})
-	c.want(c.apply(second), api.OK)
-	for principal := range c.state.Quotas() {
-		t.Errorf("%q has a quota of zeros", principal)
-	}
-}
-
-// A replica can read every snapshot that it writes: a lock may have any number
-// of holders, and their answers are kept. An answer names only some of the
-// holders.
+// A replica can read every snapshot that it writes: a lock may have any number of holders, and their answers are kept.
+// An answer names only some of the holders.
 func TestSnapshotOfManyHolders(t *testing.T) {
 	c := newCell(t)
 	a := c.session("a")
@@ -231,9 +70,7 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 	top := *root
 	top.Children++
 	for _, n := range []*namespace.Node{&top, &acls, &node, &everyone} {
-		if err := read.Restore(n); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, read.Restore(n))
 	}
 	c.state.Tree = read
 	try := c.claim(a, 50_000)
@@ -246,9 +83,7 @@ func TestSnapshotOfManyHolders(t *testing.T) {
 		t.Fatalf("a snapshot of %d bytes, %v", snapshot.Len(), err)
 	}
 	again, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
-	if err != nil || hash(t, again) != hash(t, c.state) {
-		t.Errorf("read back: %v", err)
-	}
+	failIf(t, err != nil || hash(t, again) != hash(t, c.state), "read back: %v", err)
 }
 
 // A snapshot with a repeated record is refused, though its sum is right.
@@ -260,13 +95,9 @@ func TestSnapshotSaysNothingTwice(t *testing.T) {
 		c.want(c.apply(raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(a), Principal: principal, Quota: api.Quota{Nodes: 5}}}), api.OK)
 	}
 	var b bytes.Buffer
-	if _, err := c.state.WriteTo(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(c.state.WriteTo(&b))(t)
 	title, records := split(b.Bytes())
-	if again := join(title, records); !bytes.Equal(again, b.Bytes()) {
-		t.Fatal("the test does not know the form of a snapshot")
-	}
+	stopIf(t, !bytes.Equal(join(title, records), b.Bytes()), "the test does not know the form of a snapshot")
 	// header, two sessions, three nodes, two quotas
 	for i, j := range map[int]int{1: 2, 2: 1, 4: 5, 6: 7, 7: 6} {
 		twice := slices.Clone(records)
@@ -298,26 +129,8 @@ func join(title []byte, records [][]byte) []byte {
 	return append(snapshot, sum[:]...)
 }
 
-// Chubby §2.3: only a client that may write a directory may create nodes in it.
-func TestCreateNeedsTheDirectory(t *testing.T) {
-	c := newCell(t)
-	a, b := c.session("a"), c.session("b")
-	create := func(id api.SessionID, name api.Name, kind api.Kind, acl api.ACL) raftfsm.Result {
-		return c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(id), Name: name, Create: api.MayCreate, Kind: kind, ACL: acl}})
-	}
-	c.want(create(a, "/acl/mine", api.File, api.ACL{}), api.OK)
-	c.want(c.write(a, "/acl/mine", "a\n"), api.OK)
-	c.want(create(a, "/d", api.Directory, api.ACL{Write: "mine"}), api.OK)
-	c.want(create(b, "/d/f", api.File, api.ACL{}), api.PermissionDenied)
-	c.want(create(a, "/d/f", api.File, api.ACL{Read: "none"}), api.NotFound)
-	if r := c.want(create(a, "/d/f", api.File, api.ACL{}), api.OK); r.Stat.ACL.Write != "mine" || !r.Created {
-		t.Errorf("%+v", *r.Stat)
-	}
-}
-
-// A dying directory is reported again when its last child is removed, by any
-// operation: otherwise the master would never remove it (Chubby §2.3, decision
-// 11).
+// A dying directory is reported again when its last child is removed, by any operation: otherwise the master would
+// never remove it (Chubby §2.3, decision 11).
 func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
 	for _, ephemeral := range []bool{true, false} {
 		c := newCell(t)
@@ -346,4 +159,227 @@ func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+}
+
+// Each step of a transaction takes the rights that count when the command is applied: to read or write what a
+// condition is about, or the directory where it would be; and to write what is changed.
+func TestTxnTakesRights(t *testing.T) {
+	c := newCell(t)
+	owner, stranger := c.session("owner"), c.session("stranger")
+	list, _ := c.file(owner, "/acl/owner")
+	c.want(c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(owner), Node: list, Contents: []byte("owner\n")}}), api.OK)
+	create := func(name api.Name, kind api.Kind, acl api.ACL) {
+		t.Helper()
+		c.want(c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(owner), Name: name, Create: api.MustCreate, Kind: kind, ACL: acl}}), api.OK)
+	}
+	create("/dark", api.Directory, api.ACL{Read: "owner", Write: "owner", Change: "everyone"})
+	create("/dark/none", api.File, api.ACL{})
+	create("/dark/read", api.File, api.ACL{Read: "everyone"})
+	create("/dark/write", api.File, api.ACL{Write: "everyone"})
+	absent := api.Generation(0)
+	looks := func(name api.Name) []raftfsm.Condition {
+		return []raftfsm.Condition{{Name: name, Content: &absent}, {Name: name, Exists: true}, {Name: name, Instance: 1}}
+	}
+	try := func(by api.SessionID, c0 *raftfsm.Txn) api.Code {
+		c0.Mutation = c.mutation(by)
+		return c.apply(raftfsm.Command{Txn: c0}).Code()
+	}
+	for name, want := range map[api.Name]api.Code{
+		"/dark/none": api.PermissionDenied, "/dark/absent": api.PermissionDenied, "/dark/none/x": api.PermissionDenied,
+		"/dark/read": api.GenerationMismatch, "/dark/write": api.GenerationMismatch, "/absent": api.GenerationMismatch, "/absent/x": api.GenerationMismatch,
+	} {
+		for _, condition := range looks(name) {
+			got := try(stranger, &raftfsm.Txn{Conditions: []raftfsm.Condition{condition}})
+			node, there := c.state.Tree.Get(name)
+			holds := want != api.PermissionDenied && (condition.Exists && there || condition.Content != nil && !there || there && condition.Instance == node.Instance)
+			if got != want && (got != api.OK || !holds) {
+				t.Errorf("a stranger's condition %+v: %v, want %v", condition, got, want)
+			}
+			if got := try(owner, &raftfsm.Txn{Conditions: []raftfsm.Condition{condition}}); got == api.PermissionDenied {
+				t.Errorf("the owner's condition %+v: %v", condition, got)
+			}
+		}
+	}
+	for _, o := range []raftfsm.Operation{
+		{Name: "/dark/none", Create: api.MayCreate}, {Name: "/dark/read", Create: api.MayCreate}, {Name: "/dark/new", Create: api.MayCreate},
+		{Name: "/dark/new", Create: api.MustCreate}, {Name: "/dark/none", Delete: true}, {Name: "/dark/read", Delete: true},
+	} {
+		if got := try(stranger, &raftfsm.Txn{Operations: []raftfsm.Operation{{Name: "/dark/write", Contents: []byte("x")}, o}}); got != api.PermissionDenied {
+			t.Errorf("a stranger's operation %+v: %v", o, got)
+		}
+	}
+	if n, _ := c.state.Tree.Get("/dark/write"); len(n.Contents) > 0 {
+		t.Errorf("what a refused transaction has written stays: %q", n.Contents)
+	}
+	if got := try(stranger, &raftfsm.Txn{Operations: []raftfsm.Operation{{Name: "/dark/write", Delete: true}}}); got != api.OK {
+		t.Errorf("a stranger deletes what it may write: %v", got)
+	}
+}
+
+// A transaction does not open what it writes: an ephemeral file dies with those that have it open. One that is being removed is
+// neither there nor absent.
+func TestTxnAndEphemeralFiles(t *testing.T) {
+	c := newCell(t)
+	owner, writer := c.session("a"), c.session("b")
+	r := c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(owner), Name: "/e", Create: api.MustCreate, Kind: api.File, Ephemeral: true}})
+	c.want(r, api.OK)
+	txn := func(conditions []raftfsm.Condition, operations ...raftfsm.Operation) raftfsm.Result {
+		return c.apply(raftfsm.Command{Txn: &raftfsm.Txn{Mutation: c.mutation(writer), Conditions: conditions, Operations: operations}})
+	}
+	c.want(txn(nil, raftfsm.Operation{Name: "/e", Create: api.MayCreate, Contents: []byte("x")}), api.OK)
+	node, _ := c.state.Tree.Get("/e")
+	failIf(t, len(node.Openers) != 1 || node.Openers[0].Session != owner, "open in %v", node.Openers)
+	closing := raftfsm.Close{Mutation: c.mutation(owner), Node: node.Ref(), Handle: node.Openers[0].Handle}
+	c.want(c.apply(raftfsm.Command{Close: &closing}), api.OK)
+	absent := api.Generation(0)
+	for _, one := range []raftfsm.Condition{{Content: &absent}, {Content: &node.Content}, {Instance: node.Instance}, {Exists: true}} {
+		one.Name = "/e"
+		c.want(txn([]raftfsm.Condition{one}), api.GenerationMismatch)
+	}
+	c.want(txn(nil, raftfsm.Operation{Name: "/e", Create: api.MayCreate}), api.Exists)
+	c.want(txn(nil, raftfsm.Operation{Name: "/e", Delete: true}), api.NotFound)
+	c.want(c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: []namespace.Ref{node.Ref()}}}), api.OK)
+	c.want(txn([]raftfsm.Condition{{Name: "/e", Content: &absent}}, raftfsm.Operation{Name: "/e", Create: api.MustCreate}), api.OK)
+}
+
+// use takes the lock and releases it.
+func (c *cell) use(lock namespace.Ref, by api.SessionID, h api.HandleID) api.Generation {
+	c.t.Helper()
+	token := c.acquire(lock, c.claim(by, h))[0].Answer.Generation
+	r := c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(by), Lock: lock, Handle: h, Generation: token}})
+	stopIf(c.t, token == 0 || r.Code() != api.OK, "acquired with token %d, and released: %v", token, r.Err())
+	return token
+}
+
+// ended returns the holdings of a node's lock that are remembered.
+func (c *cell) ended(name api.Name) []*api.Holding {
+	c.t.Helper()
+	n, ok := c.state.Tree.Get(name)
+	stopIf(c.t, !ok, "%q is not there", name)
+	return c.state.Ended(n)
+}
+
+// The cell remembers the last holdings of a node, of this one and of none before it with its name.
+func TestHoldingsOfANode(t *testing.T) {
+	c := newCell(t)
+	by := c.session("by")
+	file, h := c.file(by, "/f")
+	var tokens, got []api.Generation
+	for range api.MaxHoldings + 3 {
+		tokens = append(tokens, c.use(file, by, h))
+	}
+	for _, one := range c.ended("/f") {
+		got = append(got, one.Generation)
+	}
+	failIf(t, !slices.Equal(got, tokens[3:]), "remembered are the tokens %v, of %v", got, tokens)
+	c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(by), Node: file, Handle: h}})
+	if file, h = c.file(by, "/f"); len(c.ended("/f")) != 0 {
+		t.Errorf("a new file has the history of the one before: %+v", c.ended("/f"))
+	}
+	if token := c.use(file, by, h); len(c.ended("/f")) != 1 || c.ended("/f")[0].Generation != token {
+		t.Errorf("%+v", c.ended("/f"))
+	}
+}
+
+// Whatever a principal does with locks of its own, very many or one often, others keep their part of the room: its own are forgotten first.
+func TestNobodyTakesThePastOfOthers(t *testing.T) {
+	c := newCell(t)
+	const most = 40
+	raftfsm.BoundPast(&c.state, most)
+	alice, bob, mallory := c.session("alice"), c.session("bob"), c.session("mallory")
+	for _, one := range []struct {
+		by   api.SessionID
+		name api.Name
+	}{{alice, "/a"}, {bob, "/z"}} {
+		file, h := c.file(one.by, one.name)
+		for range 12 {
+			c.use(file, one.by, h)
+		}
+	}
+	for i := range 60 { // each of a new node, before, between and after those of the others
+		name := api.Name(fmt.Sprintf("/%c-%d", "0mz"[i%3], i))
+		file, h := c.file(mallory, name)
+		c.use(file, mallory, h)
+	}
+	if a, b := len(c.ended("/a")), len(c.ended("/z")); a != 12 || b != 12 {
+		t.Errorf("of 12 holdings each, of which all have room, %d and %d are left", a, b)
+	}
+	for range 20 { // some of them again
+		file, h := c.file(mallory, "/0-57")
+		c.use(file, mallory, h)
+	}
+	for i := range 5 {
+		file, h := c.file(bob, api.Name(fmt.Sprintf("/bob-%d", i)))
+		for range api.MaxHoldings {
+			c.use(file, bob, h)
+		}
+	}
+	total, of := 0, map[string]int{}
+	for n := range c.state.Tree.All() {
+		held := len(c.state.Ended(n))
+		total, of[n.Creator] = total+held, of[n.Creator]+held
+	}
+	if total != most || of["alice"] != 12 || of["bob"] != 14 || of["mallory"] != 14 {
+		t.Errorf("%d are remembered, by creator %v; want %d, of which none has more than its part while another has less", total, of, most)
+	}
+}
+
+// A state that remembers that two held a lock at once, or what cannot be, is corrupt: no replica starts from it.
+func TestHoldingsThatCannotBe(t *testing.T) {
+	holding := func(edit func(*api.Holding)) *api.Holding {
+		h := &api.Holding{Session: 1, Mode: api.Exclusive, Generation: 2, Until: 3, End: api.ByClose}
+		edit(h)
+		return h
+	}
+	for name, list := range map[string][]*api.Holding{
+		"two at once": {holding(func(h *api.Holding) { h.Until = 5 }), holding(func(h *api.Holding) { h.Generation, h.Until = 4, 6 })},
+		"one twice":   {holding(func(*api.Holding) {}), holding(func(*api.Holding) {})},
+		"shared":      {holding(func(h *api.Holding) { h.Until = 4 }), holding(func(h *api.Holding) { h.Generation, h.Until, h.Mode = 4, 6, api.Shared })},
+		"goes on":     {holding(func(h *api.Holding) { h.Until = 0 })},
+		"no end":      {holding(func(h *api.Holding) { h.End = 0 })},
+		"no mode":     {holding(func(h *api.Holding) { h.Mode = 0 })},
+		"late":        {holding(func(h *api.Holding) { h.Until = 1 << 40 })},
+		"held now":    {holding(func(*api.Holding) {})},
+		"nobody's":    nil,
+	} {
+		c := newCell(t)
+		by := c.session("by")
+		file, h := c.file(by, "/f")
+		for range 3 {
+			c.file(c.session(name), "/g")
+		}
+		token := c.acquire(file, c.claim(by, h))[0].Answer.Generation
+		if name == "held now" {
+			list[0].Until = token
+		}
+		at := api.Name("/f")
+		if list == nil {
+			at, list = "/none", []*api.Holding{holding(func(*api.Holding) {})}
+		}
+		good := holding(func(h *api.Holding) { h.Generation, h.Until = 1, 1 })
+		if raftfsm.AddPast(&c.state, "/g", good); c.state.Check() != nil {
+			t.Fatalf("%s: %v", name, c.state.Check())
+		}
+		for _, one := range list {
+			raftfsm.AddPast(&c.state, at, one)
+		}
+		var snapshot bytes.Buffer
+		must(c.state.WriteTo(&snapshot))(t)
+		_, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
+		fails(t, err, api.Corrupt, name, "it is read")
+	}
+}
+
+// What is restored from a backup has no history, and a backup has none.
+func TestBackupsHaveNoHistory(t *testing.T) {
+	c := newCell(t)
+	by := c.session("by")
+	file, h := c.file(by, "/f")
+	c.use(file, by, h)
+	backup := c.state.ForBackup()
+	n, _ := backup.Tree.Get("/f")
+	if got := backup.Ended(n); len(got) != 0 || len(c.ended("/f")) != 1 {
+		t.Errorf("the backup has %+v, and the cell %+v", got, c.ended("/f"))
+	}
+	report(t, backup.Check())
 }

@@ -241,7 +241,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 echo "== verbs"
 ctl 0 --version; out '^chubbyctl '; ctl 0 help exit-codes; out '^  69 '; ctl 0 help environment; out '^  CHUBBY_CELLS '
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect semaphore barrier members ls tree cat put txn mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
+for verb in acquire elect semaphore members ls tree cat put txn mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -1006,7 +1006,7 @@ while read -r command; do
 	for flag in $(options "$command" Flags:); do
 		was_tried "$command" "$flag" && ok "$command $flag" || bad "$command $flag is tried nowhere in this script"
 	done
-done < <(commands ""; commands queue)
+done < <(commands ""; commands queue; commands barrier)
 for flag in $(options ls "Global Flags:"); do
 	short=$(helped ls | grep -oE -- "-[a-z], $flag" | cut -c1-2)
 	grep -Eq -- " ($flag${short:+|$short})[ =]" "$typed" && ok "$flag" || bad "$flag is tried nowhere in this script"

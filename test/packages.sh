@@ -50,7 +50,7 @@ deb=$(echo "$dist"/chubby_*_"$processor".deb)
 rpm=$(echo "$dist"/chubby-*."$(uname -m)".rpm)
 root=$work/unpacked
 dpkg-deb --extract "$deb" "$root"
-for file in usr/bin/chubbyd usr/bin/chubbyctl usr/bin/chubbyctl-queue etc/chubby/chubbyd.yaml usr/lib/systemd/system/chubbyd.service usr/lib/sysusers.d/chubby.conf \
+for file in usr/bin/chubbyd usr/bin/chubbyctl usr/bin/chubbyctl-recipes etc/chubby/chubbyd.yaml usr/lib/systemd/system/chubbyd.service usr/lib/sysusers.d/chubby.conf \
 	usr/share/man/man1/chubbyctl.1.gz usr/share/man/man8/chubbyd.8.gz usr/share/man/man8/chubbyd-serve.8.gz usr/share/man/man5/chubbyd.yaml.5.gz \
 	usr/share/bash-completion/completions/chubbyd usr/share/zsh/vendor-completions/_chubbyctl usr/share/fish/vendor_completions.d/chubbyctl.fish \
 	usr/share/doc/chubby/copyright usr/share/doc/chubby/CHANGELOG.md.gz; do
@@ -74,7 +74,7 @@ if has lintian "the deb"; then try "lintian" lintian --allow-root --fail-on erro
 if has rpm "the rpm"; then
 	rpm -qp --nosignature --qf '[%{FILENAMES} %{FILEUSERNAME}:%{FILEGROUPNAME} %{FILEFLAGS:fflags}\n]' "$rpm" >"$work/rpm"
 	try "the rpm's configuration is noreplace, of the group chubby" grep -xE '/etc/chubby/chubbyd.yaml root:chubby cn' "$work/rpm"
-	for file in /usr/bin/chubbyd /usr/bin/chubbyctl /usr/bin/chubbyctl-queue /usr/lib/systemd/system/chubbyd.service /usr/share/man/man8/chubbyd.8.gz /usr/share/zsh/site-functions/_chubbyd; do
+	for file in /usr/bin/chubbyd /usr/bin/chubbyctl /usr/bin/chubbyctl-recipes /usr/lib/systemd/system/chubbyd.service /usr/share/man/man8/chubbyd.8.gz /usr/share/zsh/site-functions/_chubbyd; do
 		grep -q "^$file " "$work/rpm" || bad "the rpm has no $file"
 	done
 fi

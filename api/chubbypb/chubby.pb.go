@@ -4843,7 +4843,7 @@ type OverviewReply struct {
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Whole         bool                   `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"` // the caller sees everything, and the numbers are there
 	Backlog       *Backlog               `protobuf:"bytes,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
-	Counts        map[string]uint64      `protobuf:"bytes,4,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // that only grow while one replica is the master of an epoch: see client.Overview
+	Counts        map[string]uint64      `protobuf:"bytes,4,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // that only grow while one replica is the master of an epoch: see api.Overview
 	Waits         []*LockInfo            `protobuf:"bytes,5,rep,name=waits,proto3" json:"waits,omitempty"`                                                                              // the locks that somebody has waited for longest, the longest first
 	MoreWaits     uint32                 `protobuf:"varint,6,opt,name=more_waits,json=moreWaits,proto3" json:"more_waits,omitempty"`                                                    // locks that others wait for, besides those listed
 	Holdups       []*Holdup              `protobuf:"bytes,7,rep,name=holdups,proto3" json:"holdups,omitempty"`                                                                          // the changes that have waited longest for clients' caches, the longest first
@@ -5018,7 +5018,7 @@ func (x *Takeover) GetPhases() []*TakeoverPhase {
 // TakeoverPhase is a part of a take-over. Some go on beside each other.
 type TakeoverPhase struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                       // see client.TakeoverPhase
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                       // see api.TakeoverPhase
 	BeginNs       int64                  `protobuf:"varint,2,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"` // since the election; negative: before it
 	EndNs         int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`       // since the election
 	Unfinished    bool                   `protobuf:"varint,4,opt,name=unfinished,proto3" json:"unfinished,omitempty"`          // it goes on, and end_ns is now

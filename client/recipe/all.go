@@ -67,27 +67,26 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 		handles = append(handles, h)
 	}
 	all := &Locks{}
-	waiting := ctx // ends when a lock is lost
+	all.ctx, all.cancel = context.WithCancelCause(sequencer.NewContext(context.WithoutCancel(ctx), nil))
+	waiting, stop := context.WithCancelCause(ctx) // ends when a lock is lost
+	defer stop(nil)
+	defer context.AfterFunc(all.ctx, func() { stop(context.Cause(all.ctx)) })()
 	for i, w := range wants {
 		l, err := o.acquire(waiting, handles[i], w.mode)
 		if err != nil {
-			why := context.Cause(waiting) // before the release, which ends the other contexts too
+			why := context.Cause(all.ctx) // before the release, which ends it too
 			leave(ctx, handles[i:]...)
 			_ = all.release(ctx)
-			//mutant: why = context.Cause(waiting); if ctx.Err() == nil && why != nil { //by TestOneOfSeveralIsDeleted of ./client/recipe
+			//mutant: why = context.Cause(all.ctx); if ctx.Err() == nil && why != nil { //by TestOneOfSeveralIsDeleted of ./client/recipe
 			if ctx.Err() == nil && why != nil {
 				return nil, fmt.Errorf("acquire %s: a lock that was acquired before it was lost: %w", w.path, why)
 			}
 			return nil, err
 		}
 		all.held = append(all.held, &held{c: c, handle: handles[i], lock: l})
-		var stop context.CancelFunc
-		waiting, stop = l.With(waiting)
-		defer stop()
+		context.AfterFunc(l.Context(), func() { all.cancel(context.Cause(l.Context())) })
 	}
-	all.begin()
-	if all.ctx.Err() != nil { // one was just lost
-		why := context.Cause(all.ctx)
+	if why := all.Err(); why != nil { // one was just lost
 		_ = all.Release(ctx)
 		return nil, why
 	}
@@ -110,14 +109,6 @@ func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.Lock
 		options = append(options, client.OnQueued(func(q client.Queued) { o.OnQueued(h.Path(), q) }))
 	}
 	return h.Acquire(ctx, mode, options...)
-}
-
-func (l *Locks) begin() {
-	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(l.held[0].lock.Context(), nil))
-	for _, h := range l.held[1:] {
-		lock := h.lock.Context()
-		context.AfterFunc(lock, func() { l.cancel(context.Cause(lock)) })
-	}
 }
 
 type want struct {
@@ -194,7 +185,7 @@ func (l *Locks) Locks() []*client.Lock {
 // other errors are client.Lock.Release's. Without an answer before the end of ctx it is
 // Uncertain, and goes on in the background; another call waits for it again.
 func (l *Locks) Release(ctx context.Context) error {
-	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].handle.Path(), Err: client.LockReleased, Message: "the locks were released"})
+	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].Path(), Err: client.LockReleased, Message: "the locks were released"})
 	return l.release(ctx)
 }
 
@@ -202,10 +193,10 @@ func (l *Locks) release(ctx context.Context) error {
 	if len(l.held) == 0 {
 		return nil
 	}
-	return l.end.run(ctx, l.held[0].c, "release", l.held[0].handle.Path(), func(ctx context.Context) error {
+	return l.end.run(ctx, l.held[0].c, "release", l.held[0].Path(), func(ctx context.Context) error {
 		var faults []error
 		for _, h := range slices.Backward(l.held) {
-			faults = append(faults, h.release(ctx))
+			faults = append(faults, h.Release(ctx))
 		}
 		return errors.Join(faults...)
 	})

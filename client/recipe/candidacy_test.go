@@ -21,15 +21,15 @@ type candidacy struct {
 
 // campaign starts a candidate on a host of its name. Its value is the name.
 func (w *world) campaign(name string, o CampaignOptions) *candidacy {
-	w.t.Helper()
-	return w.campaignOf(w.dial(name), name, o)
+	w.T.Helper()
+	return w.campaignOf(w.Client(name), name, o)
 }
 
 func (w *world) campaignOf(c *client.Client, name string, o CampaignOptions) *candidacy {
-	ctx, stop := context.WithCancel(w.ctx)
+	ctx, stop := context.WithCancel(w.Ctx)
 	k := &candidacy{Client: c, name: name, stop: stop, won: make(chan *Primary, 1)}
 	o.Name, o.Value = name, []byte(name)
-	w.t.Cleanup(stop)
+	w.T.Cleanup(stop)
 	go func() {
 		defer close(k.won)
 		var p *Primary
@@ -42,29 +42,29 @@ func (w *world) campaignOf(c *client.Client, name string, o CampaignOptions) *ca
 
 // primary returns the primary that a candidate is now.
 func (w *world) primary(k *candidacy) *Primary {
-	w.t.Helper()
+	w.T.Helper()
 	select {
 	case p := <-k.won:
 		if p == nil {
-			w.t.Fatalf("%s: %v", k.name, k.err)
+			w.T.Fatalf("%s: %v", k.name, k.err)
 		}
-		if value := w.cat(k.Client, office); value != k.name {
-			w.t.Fatalf("%s has won, and the file says %q", k.name, value)
+		if value := w.Cat(k.Client, office); value != k.name {
+			w.T.Fatalf("%s has won, and the file says %q", k.name, value)
 		}
 		return p
 	case <-time.After(time.Second):
-		w.t.Fatalf("%s is not the primary", k.name)
+		w.T.Fatalf("%s is not the primary", k.name)
 		return nil
 	}
 }
 
 // waits checks that a candidate is still one.
 func (w *world) waits(all ...*candidacy) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, k := range all {
 		select {
 		case p := <-k.won:
-			w.t.Fatalf("%s does not wait: %v %v", k.name, p, k.err)
+			w.T.Fatalf("%s does not wait: %v %v", k.name, p, k.err)
 		default:
 		}
 	}
@@ -72,9 +72,9 @@ func (w *world) waits(all ...*candidacy) {
 
 // queue returns how many wait for the lock.
 func (w *world) queue(c *client.Client) int {
-	w.t.Helper()
-	x, err := c.Cell().Explain(w.ctx, office)
-	w.ok(err)
+	w.T.Helper()
+	x, err := c.Cell().Explain(w.Ctx, office)
+	w.OK(err)
 	return len(x.Lock.Waiters)
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -26,19 +25,13 @@ type rank struct {
 	priority int
 }
 
-func (r record) rank() rank {
-	k := rank{priority: r.Priority}
-	if r.Chosen != nil {
-		k.chosen = *r.Chosen
-	}
-	return k
-}
+func (r record) rank() rank { return rank{r.Chosen, r.Priority} }
 
 // room rejects a candidate whose record would exceed a file once it says "chosen" or "elected". Candidates of
 // lower rank would overlook a primary that cannot say so.
 func (r record) room() error {
 	value := len(r.value())
-	r.Chosen, r.Elected = &mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
+	r.Chosen, r.Elected = mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
 	if n := len(r.text()); n > api.MaxContents {
 		return api.Errorf(api.TooLarge, "the value has %d bytes, and with it the candidate is registered by a record of up to %d; a file holds at most %d",
 			value, n, api.MaxContents)
@@ -82,7 +75,7 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	var list, primary []Candidate
 	ranks := map[string]rank{}
 	for _, e := range announced(entries) {
-		one := Candidate{Member: e.member(), Priority: e.record.Priority, Chosen: e.record.Chosen != nil}
+		one := Candidate{Member: e.member(), Priority: e.record.Priority, Chosen: e.record.Chosen != mark{}}
 		if e.record.Elected != 0 {
 			if e.record.Elected == uint64(explained.Lock.Generation) && len(explained.Lock.Holders) > 0 {
 				one.Primary, one.Chosen = true, false
@@ -115,20 +108,14 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	return append(primary, list...), nil
 }
 
-// placesOf returns candidates' places in a lock's queue. Candidates of one session share the first.
+// placesOf returns candidates' places in a lock's queue, for comparison. Candidates of one session share the
+// first.
 func placesOf(l client.LockInfo) func(k Candidate) int {
 	places := map[api.SessionID]int{}
-	for i, w := range l.Waiters {
-		if _, ok := places[w.Session]; !ok {
-			places[w.Session] = i
-		}
+	for i, w := range slices.Backward(l.Waiters) {
+		places[w.Session] = i - len(l.Waiters)
 	}
-	return func(k Candidate) int {
-		if at, ok := places[k.Session]; ok {
-			return at
-		}
-		return math.MaxInt
-	}
+	return func(k Candidate) int { return places[k.Session] } // 0, after all, of one that does not wait
 }
 
 // stranger returns a primary that has not declared itself, listed or unregistered, and the other candidates.
@@ -146,18 +133,11 @@ func stranger(ctx context.Context, c *client.Client, path string, who api.Holder
 // valueOf returns the contents of an election's file, which the primary may have changed (Primary.SetValue),
 // or known if the file is gone.
 func valueOf(ctx context.Context, c *client.Client, path string, known []byte) ([]byte, error) {
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
-	if err == nil {
-		defer leave(ctx, h)
-		var text []byte
-		if text, _, err = h.Contents(ctx); err == nil {
-			return text, nil
-		}
-	}
+	text, _, err := c.Get(ctx, path)
 	if gone(err) {
 		return known, nil
 	}
-	return nil, err
+	return text, err
 }
 
 // Nominate chooses the next primary, as an operator's act. The candidate ranks first until there is a
@@ -191,11 +171,11 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		}
 		chosen := mark{Reign: uint64(before.Lock.Generation), Turn: 1}
 		for _, e := range list {
-			if m := e.record.Chosen; m != nil && m.Reign == chosen.Reign && m.Turn >= chosen.Turn {
+			if m := e.record.Chosen; m.Reign == chosen.Reign && m.Turn >= chosen.Turn {
 				chosen.Turn = m.Turn + 1
 			}
 		}
-		err = remark(ctx, c, r.dir, list[at], &chosen)
+		err = remark(ctx, c, r.dir, list[at], chosen)
 		if gone(err) || errors.Is(err, api.GenerationMismatch) || errors.Is(err, api.Exists) {
 			continue
 		}
@@ -209,10 +189,6 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 			return err
 		}
 	}
-}
-
-func holds(l client.LockInfo, session api.SessionID) bool {
-	return slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == session })
 }
 
 func unknownCandidate(path, name string, list []*entry) error {
@@ -230,64 +206,22 @@ func unknownCandidate(path, name string, list []*entry) error {
 }
 
 // remark changes whether a candidate is chosen, if its file is unchanged.
-func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen *mark) error {
-	h, err := c.Open(ctx, dir+"/"+e.name, client.OpenOptions{Write: true, Kind: api.File})
-	if err != nil {
-		return err
-	}
-	defer leave(ctx, h)
+func remark(ctx context.Context, c *client.Client, dir string, e *entry, chosen mark) error {
 	r := e.record
 	r.Chosen = chosen
-	_, err = h.SetContents(ctx, r.text(), client.IfGeneration(e.content))
+	_, err := c.Put(ctx, dir+"/"+e.name, r.text(), client.IfGeneration(e.content))
 	return err
-}
-
-// ghosts are ended sessions whose candidates' files remain because a reader has them open. No session reuses
-// a number.
-type ghosts struct {
-	mu   sync.Mutex // guards over
-	over map[api.SessionID]bool
-}
-
-func newGhosts() *ghosts { return &ghosts{over: map[api.SessionID]bool{}} }
-
-func (g *ghosts) has(r record) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.over[r.session()]
-}
-
-func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over bool, err error) {
-	_, found, err := c.Cell().FindSession(ctx, r.session())
-	if err != nil || found {
-		return false, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.over[r.session()] = true
-	return true, nil
-}
-
-func (g *ghosts) keep(list []*entry) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maps.DeleteFunc(g.over, func(id api.SessionID, _ bool) bool {
-		return !slices.ContainsFunc(list, func(e *entry) bool { return e.record.session() == id })
-	})
 }
 
 // standing is whether a candidate may queue for the lock, to its knowledge.
 type standing struct {
-	mu      sync.Mutex // guards all below
-	looks   uint64
-	newest  uint64 // the newest look applied
-	free    context.Context
-	busy    context.CancelCauseFunc // ends free; nil while outranked
-	err     error                   // why the candidacy ended: a look failed, or the registration ended
-	changed chan struct{}           // closed and replaced at each change
+	mu     sync.Mutex // guards all below
+	looks  uint64
+	newest uint64                  // the newest look applied
+	turn   context.Context         //nolint:containedctx // ends when a candidate ranks before this one; nil while one does
+	end    context.CancelCauseFunc // ends turn
+	began  chan struct{}           // closed and replaced when turn begins
 }
-
-func newStanding() *standing { return &standing{changed: make(chan struct{})} }
 
 // begin numbers a look, so that an older result does not overwrite a newer one.
 func (s *standing) begin() uint64 {
@@ -297,57 +231,35 @@ func (s *standing) begin() uint64 {
 	return s.looks
 }
 
-func outranked() error { return api.Errorf(api.Cancelled, "another candidate ranks before this one") }
-
 func (s *standing) found(look uint64, behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if look <= s.newest || s.err != nil {
+	if look <= s.newest {
 		return
 	}
 	s.newest = look
 	switch {
-	case behind && s.busy != nil:
-		s.busy(outranked())
-		s.free, s.busy = nil, nil
-	case !behind && s.busy == nil:
-		s.free, s.busy = context.WithCancelCause(context.Background())
-	default:
-		return
+	case behind && s.turn != nil:
+		s.end(api.Errorf(api.Cancelled, "another candidate ranks before this one"))
+		s.turn = nil
+	case !behind && s.turn == nil:
+		s.turn, s.end = context.WithCancelCause(context.Background())
+		close(s.began)
+		s.began = make(chan struct{})
 	}
-	s.broadcast()
-}
-
-// fail records that looks or the registration ended. The first error counts.
-func (s *standing) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return
-	}
-	s.err = err
-	if s.busy != nil {
-		s.busy(err)
-	}
-	s.broadcast()
-}
-
-func (s *standing) broadcast() {
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
 // awaitTurn waits until no candidate ranks before this one. Its context ends when one does.
 func (s *standing) awaitTurn(ctx context.Context) (context.Context, error) {
 	for {
 		s.mu.Lock()
-		free, err, changed := s.free, s.err, s.changed
+		turn, began := s.turn, s.began
 		s.mu.Unlock()
-		if free != nil || err != nil {
-			return free, err
+		if turn != nil {
+			return turn, ctx.Err()
 		}
 		select {
-		case <-changed:
+		case <-began:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

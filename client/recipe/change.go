@@ -28,17 +28,10 @@ const (
 
 // String returns the kind in one word.
 func (k ChangeKind) String() string {
-	switch k {
-	case Created:
-		return "created"
-	case Modified:
-		return "modified"
-	case Deleted:
-		return "deleted"
-	case Restarted:
-		return "restarted"
+	if k < Created || k > Restarted {
+		return "unknown"
 	}
-	return "unknown"
+	return [...]string{"created", "modified", "deleted", "restarted"}[k-Created]
 }
 
 // Change is one whole version of a file or a directory.
@@ -64,19 +57,13 @@ type Change struct {
 func Watch(ctx context.Context, c *client.Client, path string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var last Change
-		kinds := append(childEvents(), api.EventContentsModified)
-		for s, err := range follow(ctx, c, path, client.OpenOptions{Read: true, Events: kinds}) {
-			now := Change{Kind: Deleted}
-			if err == nil && s.Handle != nil {
-				now, err = version(ctx, s, last)
-			}
-			switch {
-			case gone(err): // the next sight knows
-				continue
-			case err != nil:
+		o := client.OpenOptions{Read: true, Events: append(childEvents(), api.EventContentsModified)}
+		for now, err := range looks(ctx, c, path, o, func(s sight) (Change, error) { return version(ctx, s, last) }) {
+			if err != nil {
 				yield(Change{}, ended(ctx, err, "watch", path))
 				return
-			case now.same(last):
+			}
+			if now.same(last) {
 				continue
 			}
 			last = now
@@ -88,6 +75,9 @@ func Watch(ctx context.Context, c *client.Client, path string) iter.Seq2[Change,
 }
 
 func version(ctx context.Context, s sight, last Change) (now Change, err error) {
+	if s.Handle == nil {
+		return Change{Kind: Deleted}, nil
+	}
 	now.Stat = last.Stat
 	if len(s.events) == 0 { // else the last version was of the same handle
 		if now.Stat, err = s.Stat(ctx); err != nil {

@@ -6,52 +6,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
 // watch ranges over the changes of a node in the background. next returns what was told since it was last called, in
-// short, once everything has come to rest.
+// short.
 func (w *world) watch(c *client.Client, path string) (next func() string, end func() error) {
-	told := make(chan string, 1000)
-	over := make(chan error, 1)
-	ctx, cancel := context.WithCancel(w.ctx)
-	go func() {
-		for change, err := range Watch(ctx, c, path) {
-			if err != nil {
-				over <- err
-				return
-			}
-			text := change.Kind.String()
+	l := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[Change, error] { return Watch(ctx, c, path) })
+	return func() string {
+		return l.Words(func(change Change) string {
 			switch {
 			case change.Stat.Kind == api.Directory:
 				var names []string
 				for _, child := range change.Children {
 					names = append(names, child.Path.Base())
 				}
-				text += fmt.Sprint(names)
+				return change.Kind.String() + fmt.Sprint(names)
 			case change.Kind != Deleted:
-				text += "=" + string(change.Contents)
+				return change.Kind.String() + "=" + string(change.Contents)
 			}
-			told <- text
-		}
-		over <- nil
-	}()
-	return func() string {
-			pass(time.Second)
-			var list []string
-			for len(told) > 0 {
-				list = append(list, <-told)
-			}
-			return strings.Join(list, " ")
-		}, func() error {
-			cancel()
-			return <-over
-		}
+			return change.Kind.String()
+		}, " ")
+	}, l.End
 }
 
 // A file is told in its versions, through deletion, creation and fail-overs, and what was missed is looked at again.
@@ -59,7 +42,7 @@ func TestWatchFile(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		const dir, path = "/ls/local/dir", "/ls/local/dir/file"
-		writer, reader := w.dial("writer"), w.dial("reader")
+		writer, reader := w.Client("writer"), w.Client("reader")
 		next, end := w.watch(reader, path)
 		expect := func(what, want string) {
 			t.Helper()
@@ -68,54 +51,54 @@ func TestWatchFile(t *testing.T) {
 			}
 		}
 		expect("not even a directory", "deleted")
-		w.mkdir(writer, dir)
+		w.Mkdir(writer, dir)
 		expect("a directory", "")
-		w.put(writer, path, "1")
+		w.Put(writer, path, "1")
 		if got := next(); !strings.HasSuffix(got, "=1") || !strings.HasPrefix(got, "created") {
 			t.Errorf("a file: %q", got)
 		}
-		w.put(writer, path, "2")
+		w.Put(writer, path, "2")
 		expect("a write", "modified=2")
 		for i := range 20 {
-			w.put(writer, path, fmt.Sprint(i))
+			w.Put(writer, path, fmt.Sprint(i))
 		}
 		if got := next(); !strings.HasSuffix(got, "modified=19") {
 			t.Errorf("many writes: %q", got)
 		}
-		w.rm(writer, path)
+		w.Rm(writer, path)
 		expect("deleted", "deleted")
-		w.put(writer, path, "4")
+		w.Put(writer, path, "4")
 		if got := next(); !strings.HasPrefix(got, "created") || !strings.HasSuffix(got, "=4") {
 			t.Errorf("created again: %q", got)
 		}
-		w.failOver()
+		w.Succeed()
 		expect("a fail-over", "restarted=4")
-		w.put(writer, path, "5")
+		w.Put(writer, path, "5")
 		expect("a write under the next master", "modified=5")
 		w.Cut("reader") // for less than the session lasts
-		w.put(writer, path, "6")
-		w.put(writer, path, "7")
+		w.Put(writer, path, "6")
+		w.Put(writer, path, "7")
 		pass(5 * time.Second)
 		w.Heal("reader")
 		pass(20 * time.Second)
 		if got := next(); !strings.HasSuffix(got, "=7") {
 			t.Errorf("after an outage: %q", got)
 		}
-		w.rm(writer, path)
-		w.rm(writer, dir)
+		w.Rm(writer, path)
+		w.Rm(writer, dir)
 		expect("the directory, too", "deleted")
-		w.mkdir(writer, dir)
-		w.mkdir(writer, path)
+		w.Mkdir(writer, dir)
+		w.Mkdir(writer, path)
 		expect("a directory of that name", "created[]")
-		w.put(writer, path+"/a", "1")
+		w.Put(writer, path+"/a", "1")
 		if got := next(); !strings.HasSuffix(got, "modified[a]") {
 			t.Errorf("a child: %q", got)
 		}
-		w.put(writer, path+"/a", "2")
+		w.Put(writer, path+"/a", "2")
 		expect("contents of a child", "modified[a]")
-		w.failOver()
+		w.Succeed()
 		expect("a fail-over", "restarted[a]")
-		w.rm(writer, path+"/a")
+		w.Rm(writer, path+"/a")
 		expect("no child", "modified[]")
 		if err := end(); !errors.Is(err, api.Cancelled) {
 			t.Errorf("given up: %v", err)
@@ -135,22 +118,22 @@ func TestWatchTellsInstances(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		const path = "/ls/local/file"
-		writer, reader := w.dial("writer"), w.dial("reader")
-		w.put(writer, path, "1")
+		writer, reader := w.Client("writer"), w.Client("reader")
+		w.Put(writer, path, "1")
 		var told []string
 		var before api.Generation
-		for change, err := range Watch(w.ctx, reader, path) {
-			w.ok(err)
+		for change, err := range Watch(w.Ctx, reader, path) {
+			w.OK(err)
 			if change.Kind == Created && change.Stat.Instance <= before {
 				t.Errorf("instance %d after %d", change.Stat.Instance, before)
 			}
 			before = change.Stat.Instance
 			told = append(told, change.Kind.String()+"="+string(change.Contents))
 			if len(told) == 1 {
-				w.rm(writer, path)
-				h, err := writer.Open(w.ctx, path, client.OpenOptions{Write: true, Create: client.NewFile, Contents: []byte("2")})
-				w.ok(err)
-				w.ok(h.Close(w.ctx))
+				w.Rm(writer, path)
+				h, err := writer.Open(w.Ctx, path, client.OpenOptions{Write: true, Create: client.NewFile, Contents: []byte("2")})
+				w.OK(err)
+				w.OK(h.Close(w.Ctx))
 				pass(time.Second)
 			}
 			if string(change.Contents) == "2" {
@@ -160,16 +143,16 @@ func TestWatchTellsInstances(t *testing.T) {
 		if got := strings.Join(told, " "); got != "created=1 created=2" {
 			t.Error(got)
 		}
-		h, err := writer.Open(w.ctx, path+"2", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
-		w.ok(err)
-		for _, err := range Watch(w.ctx, reader, path+"2") {
+		h, err := writer.Open(w.Ctx, path+"2", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
+		w.OK(err)
+		for _, err := range Watch(w.Ctx, reader, path+"2") {
 			if !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("an ephemeral file: %v", err)
 			}
 		}
-		w.ok(h.Close(w.ctx))
+		w.OK(h.Close(w.Ctx))
 		pass(time.Second)
-		if _, err := reader.Open(w.ctx, path+"2", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
+		if _, err := reader.Open(w.Ctx, path+"2", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 			t.Errorf("the ephemeral file is kept: %v", err)
 		}
 	})
@@ -180,17 +163,17 @@ func TestWatchSlowLoop(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		const path = "/ls/local/file"
-		writer, reader := w.dial("writer"), w.dial("reader")
-		w.put(writer, path, "first")
-		h, err := writer.Open(w.ctx, path, client.OpenOptions{Write: true})
-		w.ok(err)
+		writer, reader := w.Client("writer"), w.Client("reader")
+		w.Put(writer, path, "first")
+		h, err := writer.Open(w.Ctx, path, client.OpenOptions{Write: true})
+		w.OK(err)
 		first := true
-		for change, err := range Watch(w.ctx, reader, path) {
-			w.ok(err)
+		for change, err := range Watch(w.Ctx, reader, path) {
+			w.OK(err)
 			if first {
 				for i := range 2 * api.MaxEventQueue {
-					_, err := h.SetContents(w.ctx, fmt.Append(nil, i))
-					w.ok(err)
+					_, err := h.SetContents(w.Ctx, fmt.Append(nil, i))
+					w.OK(err)
 				}
 				pass(time.Second)
 				first = false
@@ -203,8 +186,8 @@ func TestWatchSlowLoop(t *testing.T) {
 				return
 			}
 			pass(time.Second)
-			_, err = h.SetContents(w.ctx, change.Contents) // so that the loop goes on to the event that tells of the loss
-			w.ok(err)
+			_, err = h.SetContents(w.Ctx, change.Contents) // so that the loop goes on to the event that tells of the loss
+			w.OK(err)
 		}
 	})
 }

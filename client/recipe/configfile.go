@@ -49,14 +49,15 @@ func WatchConfig[T any](ctx context.Context, from client.Sessions, path string, 
 	if decode == nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "watch", Path: path, Message: "decode is nil; give the function that makes a value of the contents"}
 	}
-	f := &ConfigFile[T]{path: path, decode: decode, o: o, upkeep: newUpkeep()}
-	if err := f.begin(ctx, from, f, "first value", path); err != nil {
+	f := &ConfigFile[T]{path: path, decode: decode, o: o, upkeep: newUpkeep(o.OnError)}
+	if err := f.begin(ctx, from, f.follow, "first value", path); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
 func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
+	f.heard()
 	f.enter(c)
 	defer f.enter(nil)
 	o := client.OpenOptions{Read: true, Kind: api.File, Events: []api.EventKind{api.EventContentsModified}}
@@ -74,12 +75,6 @@ func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-func (f *ConfigFile[T]) enter(c *client.Client) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.c, f.seen = c, false
-}
-
 // heard records that the file may have changed.
 func (f *ConfigFile[T]) heard() {
 	f.mu.Lock()
@@ -87,54 +82,41 @@ func (f *ConfigFile[T]) heard() {
 	f.seen = false
 }
 
-// load looks at the file. Its errors are those of reading.
-func (f *ConfigFile[T]) load(ctx context.Context, s sight) error {
-	if s.Handle == nil {
-		f.absent()
-		return nil
+// load looks at the file. Its errors are those of reading. The default has the metadata of an absent file.
+func (f *ConfigFile[T]) load(ctx context.Context, s sight) (err error) {
+	var text []byte
+	var stat api.Stat
+	if s.Handle != nil {
+		if text, stat, err = s.Contents(ctx); err != nil {
+			return err
+		}
+		if stat.Ephemeral {
+			return keepsAlive("watch", f.path)
+		}
 	}
-	text, stat, err := s.Contents(ctx)
-	if err != nil {
-		return err
-	}
-	if stat.Ephemeral {
-		return keepsAlive("watch", f.path)
-	}
-	if f.has(stat) || s.due && stat.Content == f.refused {
-		return nil
-	}
-	value, err := f.decode(text)
-	if err != nil {
+	f.mu.Lock()
+	loaded := f.loaded
+	f.seen = loaded && f.stat.Instance == stat.Instance && f.stat.Content == stat.Content
+	same := f.seen
+	f.mu.Unlock()
+	switch {
+	case same:
+	case s.Handle == nil && !loaded && f.o.Default != nil:
+		f.set(*f.o.Default, stat)
+	case s.Handle == nil:
+		f.fail(&api.Error{Code: api.NotFound, Op: "watch", Path: f.path, Message: "there is no such file; the value before stays, if there was one"})
+	case s.due && stat.Content == f.refused:
+	default:
+		value, err := f.decode(text)
+		if err == nil {
+			f.set(value, stat)
+			break
+		}
 		f.refused = stat.Content
 		f.fail(&api.Error{Code: api.InvalidArgument, Op: "decode", Path: f.path, Err: err,
 			Message: fmt.Sprintf("generation %d of the file is not used, and the value before it stays", stat.Content)})
-		return nil //nolint:nilerr // it was reported, and the watch goes on
 	}
-	f.set(value, stat)
 	return nil
-}
-
-func (f *ConfigFile[T]) has(stat api.Stat) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	same := f.loaded && f.stat.Instance == stat.Instance && f.stat.Content == stat.Content
-	f.seen = same
-	return same
-}
-
-func (f *ConfigFile[T]) absent() {
-	f.mu.Lock()
-	first := !f.loaded
-	byDefault := f.loaded && f.stat.Instance == 0
-	f.seen = byDefault
-	f.mu.Unlock()
-	switch {
-	case byDefault:
-	case first && f.o.Default != nil:
-		f.set(*f.o.Default, api.Stat{})
-	default:
-		f.fail(&api.Error{Code: api.NotFound, Op: "watch", Path: f.path, Message: "there is no such file; the value before stays, if there was one"})
-	}
 }
 
 func (f *ConfigFile[T]) set(value T, stat api.Stat) {
@@ -148,17 +130,6 @@ func (f *ConfigFile[T]) set(value T, stat api.Stat) {
 	if first {
 		close(f.ready)
 	}
-}
-
-// fail reports an error. It returns whether a value can still be served.
-func (f *ConfigFile[T]) fail(err error) (loaded bool) {
-	f.mu.Lock()
-	loaded, f.err = f.loaded, err
-	f.mu.Unlock()
-	if f.o.OnError != nil {
-		f.o.OnError(err)
-	}
-	return loaded
 }
 
 // Value returns the newest decoded value. It makes no call.

@@ -8,9 +8,9 @@
 //   - Campaign, Observe, Leader: one primary among many, its value and its identity (Chubby §2.4).
 //   - Announce, Members: participants that are up.
 //   - Publish, Lookup: the addresses of a service; package resolver serves them to gRPC.
-//   - Semaphore, DoubleBarrier, RWLock: among processes what their names say.
+//   - Semaphore, RWLock: among processes what their names say.
 //   - ConfigFile, Tree, Watch: the newest of a file, of all below a directory, of any node.
-//   - AcquireAll: several locks, without a deadlock; Locked: one lock, nested.
+//   - AcquireAll: several locks, without a deadlock.
 //
 // # Sessions
 //

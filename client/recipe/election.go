@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,15 +75,14 @@ type campaign struct {
 	path     string
 	options  CampaignOptions
 	file     *client.Handle // of the lock; nil until it is opened again
-	presence *Presence
+	presence *presence
 	roster   *roster
-	ghosts   *ghosts
 	standing *standing
 	chosen   bool // at the last look
 }
 
 func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*campaign, error) {
-	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), ghosts: newGhosts(), standing: newStanding()}
+	k := &campaign{c: c, path: path, options: o, roster: newRoster(c, candidatesOf(path)), standing: &standing{began: make(chan struct{})}}
 	r := sign(c).with(o.Value)
 	r.Priority = o.Priority
 	if err := r.room(); err != nil {
@@ -91,13 +91,9 @@ func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions
 	if err := k.open(ctx); err != nil {
 		return nil, err
 	}
-	name := o.Name
-	if name == "" {
-		name = fmt.Sprintf("%s-%d-%s", url.PathEscape(r.Host), r.PID, r.Session)
-	}
-	k.options.Name = name
+	k.options.Name = cmp.Or(o.Name, fmt.Sprintf("%s-%d-%s", url.PathEscape(r.Host), r.PID, r.Session))
 	var err error
-	if k.presence, err = announce(ctx, c, candidatesOf(path), name, r, announceOptions{wait: o.WaitForName}); err != nil {
+	if k.presence, err = announce(ctx, c, candidatesOf(path), k.options.Name, r, announceOptions{wait: o.WaitForName}); err != nil {
 		leave(ctx, k.file)
 		return nil, err
 	}
@@ -120,28 +116,40 @@ func (k *campaign) withdraw(ctx context.Context) {
 	_ = k.presence.Withdraw(ctx) // continues in the background
 }
 
+// run waits until the candidate is the primary. The campaign ends when the looks at the candidates fail, or the
+// registration ends.
 func (k *campaign) run(ctx context.Context) (*Primary, error) {
-	watching, stop := context.WithCancel(ctx)
+	alive, fail := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
-	defer stop()
-	watch.Go(func() { k.watch(watching) })
+	defer fail(nil)
+	watch.Go(func() { fail(k.watch(alive)) })
 	registered := k.presence.Context()
-	unhook := context.AfterFunc(registered, func() { k.standing.fail(context.Cause(registered)) })
-	defer unhook()
+	defer context.AfterFunc(registered, func() { fail(context.Cause(registered)) })()
+	l, err := k.takeOffice(alive)
+	switch {
+	case err == nil:
+		return k.reign(l), nil
+	case ctx.Err() == nil && alive.Err() != nil:
+		return nil, context.Cause(alive)
+	}
+	return nil, err
+}
+
+func (k *campaign) takeOffice(ctx context.Context) (*client.Lock, error) {
 	for {
 		turn, err := k.standing.awaitTurn(ctx)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = k.open(ctx)
 		}
-		if err := k.open(ctx); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		l, err := k.acquire(ctx, turn)
 		if err == nil {
 			var won bool
 			if won, err = k.win(ctx, l); won {
-				return k.reign(l), nil
+				return l, nil
 			}
 			giveUp(ctx, l)
 		}
@@ -159,44 +167,43 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 }
 
 // watch looks at the candidates at each change, and checks that those before this one live.
-func (k *campaign) watch(ctx context.Context) {
-	o := client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
-	for s, err := range follow(ctx, k.c, k.roster.dir, o) {
+func (k *campaign) watch(ctx context.Context) error {
+	for s, err := range follow(ctx, k.c, k.roster.dir, listing()) {
 		look := k.standing.begin() // now, not when the wait for this sight began
+		if err != nil {
+			return err
+		}
 		var list []*entry
-		if err == nil && s.Handle != nil {
+		if s.Handle != nil {
 			list, err = k.roster.look(ctx, s.Handle)
 		}
 		if err == nil && s.due {
 			err = k.unmask(ctx, list)
 		}
 		switch {
-		case errors.Is(err, api.HandleClosed):
+		case errors.Is(err, api.HandleClosed): // the next sight has another handle
 		case err != nil:
-			k.standing.fail(err)
-			return
+			return err
 		default:
-			k.standing.found(look, k.isOutranked(list))
+			k.standing.found(look, k.before(list) != nil)
 		}
 	}
+	return nil
 }
 
 // unmask asks the cell whether the candidate before this one lives, and if not, asks about the next, until
 // one lives.
 func (k *campaign) unmask(ctx context.Context, list []*entry) error {
-	k.ghosts.keep(list)
 	for {
 		e := k.before(list)
 		if e == nil {
 			return nil
 		}
-		if over, err := k.ghosts.find(ctx, k.c, e.record); err != nil || !over {
+		if over, err := k.roster.isOver(ctx, e); err != nil || !over {
 			return err
 		}
 	}
 }
-
-func (k *campaign) isOutranked(list []*entry) bool { return k.before(list) != nil }
 
 // before returns the first of the other candidates, if it ranks before this one, or nil.
 func (k *campaign) before(list []*entry) (best *entry) {
@@ -205,7 +212,7 @@ func (k *campaign) before(list []*entry) (best *entry) {
 		switch {
 		case e.name == k.options.Name:
 			mine = e.record.rank()
-		case e.record.Elected != 0 || e.record.session() == 0 || k.ghosts.has(e.record): // a primary, or no candidate
+		case e.record.Elected != 0 || e.record.session() == 0 || k.roster.knowsOver(e): // a primary, or no candidate
 		case best == nil || e.record.rank().compare(best.record.rank()) > 0:
 			best = e
 		}
@@ -239,14 +246,14 @@ func (k *campaign) win(ctx context.Context, l *client.Lock) (bool, error) {
 		list, err = nil, nil // the directory was deleted: there are no others
 	}
 	if err == nil {
-		behind := k.isOutranked(list)
+		behind := k.before(list) != nil
 		k.standing.found(look, behind)
 		if behind {
 			return false, nil
 		}
 		k.chosen = false
 		for _, e := range list {
-			k.chosen = k.chosen || e.name == k.options.Name && e.record.Chosen != nil
+			k.chosen = k.chosen || e.name == k.options.Name && e.record.Chosen != mark{}
 		}
 		_, err = k.file.SetContents(within, k.options.Value, client.IfSequencer(l.Sequencer()))
 	}

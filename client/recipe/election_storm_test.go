@@ -137,15 +137,15 @@ func TestElectionStorm(t *testing.T) {
 
 func (w *world) storm(length time.Duration) {
 	names := []string{"anna", "bert", "carl", "dora"}
-	b := &ballot{t: w.t, written: map[uint64][]string{}}
-	ctx, cancel := context.WithCancel(w.ctx)
+	b := &ballot{t: w.T, written: map[uint64][]string{}}
+	ctx, cancel := context.WithCancel(w.Ctx)
 	var running sync.WaitGroup
 	for _, name := range names {
-		running.Go(func() { b.candidate(ctx, w.config(name), name, names) })
+		running.Go(func() { b.candidate(ctx, w.ConfigOf(name), name, names) })
 	}
 	near, far := w.observe("near"), w.observe("far")
 	for began := time.Now(); time.Since(began) < length; {
-		w.sleep(time.Duration(rand.N(20_000)) * time.Millisecond)
+		pass(time.Duration(rand.N(20_000)) * time.Millisecond)
 		w.trouble(b, names[rand.N(len(names))])
 	}
 	b.mu.Lock()
@@ -154,12 +154,11 @@ func (w *world) storm(length time.Duration) {
 	w.Heal(append(names, "far")...)
 	time.Sleep(3 * time.Minute)
 	synctest.Wait()
-	for _, o := range []*observation{near, far} {
-		o.check(w.t, b.written)
+	for _, o := range []observation{near, far} {
+		o.check(w.T, b.written)
 	}
-	w.t.Logf("%d reigns, %d seen near, %d far", len(b.reigns), len(near.reigns), len(far.reigns))
 	if last := b.reigns[len(b.reigns)-1]; last.Lock().Err() != nil || len(b.reigns) < 5 {
-		w.t.Errorf("%d reigns, the last is over: %v", len(b.reigns), last.Lock().Err())
+		w.T.Errorf("%d reigns, the last is over: %v", len(b.reigns), last.Lock().Err())
 	}
 	cancel()
 	running.Wait()
@@ -169,7 +168,7 @@ func (w *world) storm(length time.Duration) {
 func (w *world) trouble(b *ballot, name string) {
 	switch rand.N(8) {
 	case 0:
-		w.failOver()
+		w.Succeed()
 	case 1:
 		w.Transfer()
 	case 2:
@@ -189,12 +188,12 @@ func (w *world) trouble(b *ballot, name string) {
 		w.Resume(name)
 		b.pause("")
 	case 4:
-		c := w.dial("operator")
-		_ = Nominate(w.ctx, c, office, name)
+		c := w.Client("operator")
+		_ = Nominate(w.Ctx, c, office, name)
 	case 5: // a primary whose lock-delay is 0 would not know in time: so the others
-		c := w.dial("operator")
-		list, err := Candidates(w.ctx, c, office)
-		w.ok(err)
+		c := w.Client("operator")
+		list, err := Candidates(w.Ctx, c, office)
+		w.OK(err)
 		for _, k := range list {
 			if !k.Primary && k.Session != 0 {
 				w.Expire(k.Session)
@@ -202,13 +201,13 @@ func (w *world) trouble(b *ballot, name string) {
 			}
 		}
 	case 6:
-		_ = w.dial("operator").BreakLock(w.ctx, office, "a drill", false) // it may be free
+		_ = w.Client("operator").BreakLock(w.Ctx, office, "a drill", false) // it may be free
 	case 7:
-		c := w.dial("operator")
-		x, err := c.Cell().Explain(w.ctx, office)
-		w.ok(err)
+		c := w.Client("operator")
+		x, err := c.Cell().Explain(w.Ctx, office)
+		w.OK(err)
 		for _, h := range x.Lock.Holders {
-			_ = c.EndSession(w.ctx, h.Session, "a drill") // it may have ended
+			_ = c.EndSession(w.Ctx, h.Session, "a drill") // it may have ended
 		}
 	}
 }

@@ -17,14 +17,17 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Those of equal rank come in the order in which they began to wait, and a primary that has resigned, in
+// Those of equal rank come, and are listed, in the order in which they began to wait, and a primary that has resigned, in
 // whichever way often, is none.
 func TestCampaignInTurn(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		var all []*candidacy
-		for _, name := range []string{"anna", "bert", "carl"} {
+		for _, name := range []string{"mike", "zoe", "anna", "yan"} {
 			all = append(all, w.campaign(name, CampaignOptions{LockDelay: NoLockDelay}))
 			time.Sleep(time.Second)
+		}
+		if list, err := Candidates(w.Ctx, all[0].Client, office); err != nil || summary(list) != "mike! zoe:1 anna:1 yan:1" {
+			t.Errorf("in turn: %s, %v", summary(list), err)
 		}
 		var token uint64
 		for i, k := range all {
@@ -34,15 +37,15 @@ func TestCampaignInTurn(t *testing.T) {
 				t.Errorf("%s: token %d after %d, %v", k.name, p.Lock().Token(), token, p.Context().Err())
 			}
 			token = p.Lock().Token()
-			w.ok(p.SetValue(w.ctx, []byte("still "+k.name)))
+			w.OK(p.SetValue(w.Ctx, []byte("still "+k.name)))
 			for range 2 {
-				w.ok(p.Resign(w.ctx))
+				w.OK(p.Resign(w.Ctx))
 			}
-			if err := p.SetValue(w.ctx, []byte("late")); err == nil || p.Context().Err() == nil {
+			if err := p.SetValue(w.Ctx, []byte("late")); err == nil || p.Context().Err() == nil {
 				t.Errorf("%s has resigned, and could write", k.name)
 			}
 		}
-		if list, err := Candidates(w.ctx, all[0].Client, office); err != nil || len(list) != 0 {
+		if list, err := Candidates(w.Ctx, all[0].Client, office); err != nil || len(list) != 0 {
 			t.Errorf("at the end: %+v %v", list, err)
 		}
 	})
@@ -56,14 +59,14 @@ func TestResignAgain(t *testing.T) {
 		next := w.campaign("bert", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		w.Cut("anna")
-		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+		ctx, cancel := context.WithTimeout(w.Ctx, 3*time.Second)
 		defer cancel()
 		if err := p.Resign(ctx); err == nil || p.Context().Err() == nil {
 			t.Errorf("resigned without an answer: %v", err)
 		}
 		w.waits(next)
 		w.Heal("anna")
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 		w.primary(next)
 	})
 }
@@ -85,19 +88,19 @@ func TestPriority(t *testing.T) {
 			t.Errorf("%d wait for the lock; want the highest alone", n)
 		}
 		w.waits(middle, same, high)
-		list, err := Candidates(w.ctx, high.Client, office)
-		w.ok(err)
+		list, err := Candidates(w.Ctx, high.Client, office)
+		w.OK(err)
 		if text := summary(list); text != "low! high:1 middle:2 same:3" {
 			t.Error(text)
 		}
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 		p = w.primary(high)
 		if wasAsked(p) {
 			t.Error("the highest is asked")
 		}
-		w.ok(p.Resign(w.ctx))
-		w.ok(w.primary(middle).Resign(w.ctx))
-		w.ok(w.primary(same).Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
+		w.OK(w.primary(middle).Resign(w.Ctx))
+		w.OK(w.primary(same).Resign(w.Ctx))
 	})
 }
 
@@ -125,24 +128,24 @@ func TestHandOver(t *testing.T) {
 		same := w.campaign("same", CampaignOptions{LockDelay: NoLockDelay})
 		last := w.campaign("last", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
-		err := p.HandOver(w.ctx, "nobody")
+		err := p.HandOver(w.Ctx, "nobody")
 		if !errors.Is(err, api.NotFound) || !strings.Contains(err.Error(), "same") || p.Context().Err() != nil {
 			t.Errorf("hand-over to nobody: %v, %v", err, p.Context().Err())
 		}
-		if err := p.HandOver(w.ctx, "first"); !errors.Is(err, api.NotFound) || p.Context().Err() != nil {
+		if err := p.HandOver(w.Ctx, "first"); !errors.Is(err, api.NotFound) || p.Context().Err() != nil {
 			t.Errorf("hand-over to oneself: %v, %v", err, p.Context().Err())
 		}
-		w.ok(p.HandOver(w.ctx, "last"))
+		w.OK(p.HandOver(w.Ctx, "last"))
 		p = w.primary(last)
 		w.waits(high, same)
 		time.Sleep(time.Second)
 		if wasAsked(p) {
 			t.Error("who was chosen is asked, by one of a higher priority")
 		}
-		w.ok(p.HandOver(w.ctx, "same"))
+		w.OK(p.HandOver(w.Ctx, "same"))
 		p = w.primary(same)
-		w.ok(p.Resign(w.ctx))
-		w.ok(w.primary(high).Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
+		w.OK(w.primary(high).Resign(w.Ctx))
 	})
 }
 
@@ -164,9 +167,9 @@ func TestHandOverToTheDead(t *testing.T) {
 				chosen := w.campaign("chosen", CampaignOptions{LockDelay: NoLockDelay})
 				second := w.campaign("second", CampaignOptions{LockDelay: NoLockDelay})
 				time.Sleep(time.Second)
-				w.ok(Nominate(w.ctx, first.Client, office, "chosen"))
+				w.OK(Nominate(w.Ctx, first.Client, office, "chosen"))
 				trouble.make(w, chosen)
-				w.ok(p.Resign(w.ctx))
+				w.OK(p.Resign(w.Ctx))
 				time.Sleep(trouble.most)
 				w.primary(second)
 			})
@@ -178,33 +181,33 @@ func TestHandOverToTheDead(t *testing.T) {
 // over.
 func TestNominate(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		operator := w.dial("operator")
+		operator := w.Client("operator")
 		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
 		a, b, c := w.campaign("a", CampaignOptions{LockDelay: NoLockDelay, Priority: 0}), w.campaign("b", CampaignOptions{LockDelay: NoLockDelay}), w.campaign("c", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		if wasAsked(p) {
 			t.Error("asked for nobody")
 		}
-		w.ok(Nominate(w.ctx, operator, office, "b"))
+		w.OK(Nominate(w.Ctx, operator, office, "b"))
 		time.Sleep(time.Second)
 		if !wasAsked(p) || w.queue(operator) != 1 {
 			t.Errorf("asked %v, %d wait for the lock", wasAsked(p), w.queue(operator))
 		}
-		w.ok(Nominate(w.ctx, operator, office, "c"))
-		list, err := Candidates(w.ctx, operator, office)
-		w.ok(err)
+		w.OK(Nominate(w.Ctx, operator, office, "c"))
+		list, err := Candidates(w.Ctx, operator, office)
+		w.OK(err)
 		if text := summary(list); text != "first! c*:1 b*:2 a:3" {
 			t.Error(text)
 		}
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 		p = w.primary(c)
 		time.Sleep(time.Second)
-		list, err = Candidates(w.ctx, operator, office)
-		w.ok(err)
+		list, err = Candidates(w.Ctx, operator, office)
+		w.OK(err)
 		if text := summary(list); text != "c! a:1 b:1" && text != "c! b:1 a:1" || wasAsked(p) { // they came back to the queue at the same time
 			t.Error(text, wasAsked(p))
 		}
-		if err := Nominate(w.ctx, operator, office, "nobody"); !errors.Is(err, api.NotFound) {
+		if err := Nominate(w.Ctx, operator, office, "nobody"); !errors.Is(err, api.NotFound) {
 			t.Error(err)
 		}
 		w.waits(a, b)
@@ -223,9 +226,9 @@ func TestPrimaryDies(t *testing.T) {
 		{"expired", func(w *world, k *candidacy) { w.Expire(k.Session()) }, true},
 		{"cut off", func(w *world, k *candidacy) { w.Cut(k.name) }, true},
 		{"lock broken", func(w *world, k *candidacy) {
-			w.ok(w.dial("operator").BreakLock(w.ctx, office, "test", false))
+			w.OK(w.Client("operator").BreakLock(w.Ctx, office, "test", false))
 		}, true},
-		{"master killed", func(w *world, _ *candidacy) { w.failOver() }, false},
+		{"master killed", func(w *world, _ *candidacy) { w.Succeed() }, false},
 		{"handed to another master", func(w *world, _ *candidacy) { w.Transfer() }, false},
 	} {
 		t.Run(trouble.name, func(t *testing.T) {
@@ -238,15 +241,15 @@ func TestPrimaryDies(t *testing.T) {
 				context.AfterFunc(p.Context(), func() { ended <- time.Now() })
 				trouble.make(w, first)
 				if !trouble.passes {
-					w.settle()
+					w.Settle()
 					w.waits(second)
-					w.ok(p.Resign(w.ctx))
+					w.OK(p.Resign(w.Ctx))
 					w.primary(second)
 					return
 				}
 				go func() {
 					<-p.Context().Done()
-					ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+					ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
 					defer cancel()
 					_ = p.Resign(ctx) // it says that the work has stopped
 				}()
@@ -255,10 +258,10 @@ func TestPrimaryDies(t *testing.T) {
 					t.Fatalf("the next is %v, and the first: %v", next, p.Context().Err())
 				}
 				w.Heal("first")
-				if err := p.SetValue(w.ctx, []byte("stale")); err == nil {
+				if err := p.SetValue(w.Ctx, []byte("stale")); err == nil {
 					t.Error("a primary of before could write")
 				}
-				if value := w.cat(second.Client, office); value != "second" {
+				if value := w.Cat(second.Client, office); value != "second" {
 					t.Error(value)
 				}
 				time.Sleep(2 * time.Minute)
@@ -270,7 +273,7 @@ func TestPrimaryDies(t *testing.T) {
 // A campaign that is given up leaves nothing; one whose file, or whose registration, is deleted goes on.
 func TestCampaignDisturbed(t *testing.T) {
 	inWorld(t, func(w *world) {
-		operator := w.dial("operator")
+		operator := w.Client("operator")
 		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
 		a, b := w.campaign("a", CampaignOptions{LockDelay: NoLockDelay}), w.campaign("b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
@@ -280,33 +283,33 @@ func TestCampaignDisturbed(t *testing.T) {
 			t.Errorf("given up: %v", a.err)
 		}
 		for _, name := range []string{"b", "first"} {
-			w.rm(operator, candidatesOf(office)+"/"+name)
+			w.Rm(operator, candidatesOf(office)+"/"+name)
 		}
 		time.Sleep(time.Second)
-		taken := w.campaignOf(w.dial("other"), "b", CampaignOptions{LockDelay: NoLockDelay})
+		taken := w.campaignOf(w.Client("other"), "b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(inherit + time.Second)
-		list, err := Candidates(w.ctx, operator, office)
-		w.ok(err)
+		list, err := Candidates(w.Ctx, operator, office)
+		w.OK(err)
 		if text := summary(list); text != "first! b:1" {
 			t.Error(text)
 		}
-		w.failOver()
+		w.Succeed()
 		w.waits(b)
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 		p = w.primary(b)
-		w.ok(operator.BreakLock(w.ctx, office, "test", true))
-		w.rm(operator, office)
+		w.OK(operator.BreakLock(w.Ctx, office, "test", true))
+		w.Rm(operator, office)
 		if _, there := <-taken.won; there || !errors.Is(taken.err, api.Exists) || !strings.Contains(taken.err.Error(), b.Session().String()) {
 			t.Errorf("a name that is taken: %v", taken.err)
 		}
 		<-p.Context().Done()
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 		d := w.campaign("d", CampaignOptions{LockDelay: NoLockDelay})
 		p = w.primary(d)
 		e := w.campaign("e", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
-		w.ok(p.file.Delete(w.ctx)) // nobody else may
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.file.Delete(w.Ctx)) // nobody else may
+		w.OK(p.Resign(w.Ctx))
 		w.primary(e)
 	})
 }
@@ -314,11 +317,11 @@ func TestCampaignDisturbed(t *testing.T) {
 // A campaign in Renew survives the loss of its session.
 func TestCampaignRenewed(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		ctx, cancel := context.WithCancel(w.ctx)
+		ctx, cancel := context.WithCancel(w.Ctx)
 		var running sync.WaitGroup
 		var sessions []api.SessionID
 		running.Go(func() {
-			_ = client.Renew(ctx, w.config("anna"), func(ctx context.Context, c *client.Client) error {
+			_ = client.Renew(ctx, w.ConfigOf("anna"), func(ctx context.Context, c *client.Client) error {
 				p, err := Campaign(ctx, c, office, CampaignOptions{LockDelay: NoLockDelay, Name: "anna", Value: []byte(c.Session().String())})
 				if err != nil {
 					return err
@@ -332,14 +335,14 @@ func TestCampaignRenewed(t *testing.T) {
 			})
 		})
 		for i := range 3 {
-			w.settle()
+			w.Settle()
 			synctest.Wait()
 			if len(sessions) != i+1 {
 				t.Fatalf("primary in %v", sessions)
 			}
 			w.Expire(sessions[i])
 		}
-		w.settle()
+		w.Settle()
 		cancel()
 		running.Wait()
 		if !slices.IsSorted(sessions) || len(sessions) != 4 {

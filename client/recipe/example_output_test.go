@@ -4,10 +4,9 @@ package recipe_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -41,31 +40,6 @@ func newSession() (context.Context, *client.Client, func()) {
 		_ = c.Close(ctx)
 		stop()
 	}
-}
-
-// The primary of an election says where it is, and others read it.
-func ExamplePrimary() {
-	ctx, c, done := newSession()
-	defer done()
-	p, err := recipe.Campaign(ctx, c, "/ls/local/primary", recipe.CampaignOptions{Name: "web1", Value: []byte("web1:80")})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for reign, err := range recipe.Observe(ctx, c, "/ls/local/primary") {
-		fmt.Printf("primary: %s %v\n", reign.Value, err)
-		break
-	}
-	fmt.Println("work may go on:", p.Context().Err() == nil)
-	if err := p.Resign(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("work may go on:", p.Context().Err() == nil)
-	// Output:
-	// primary: web1:80 <nil>
-	// work may go on: true
-	// work may go on: false
 }
 
 // The versions of a file, from the present one on.
@@ -124,130 +98,146 @@ func ExampleAcquireRevocable() {
 	// restoring
 }
 
-// A semaphore of two has two permits, each with a slot of its own.
-func ExampleSemaphore_TryAcquire() {
+// At most two of all processes convert films at a time; each has a scratch disk of its own.
+func ExampleSemaphore() {
 	ctx, c, done := newSession()
 	defer done()
 	sem := recipe.NewSemaphore(c, "/ls/local/converters", 2)
-	for range 3 {
-		p, err := sem.TryAcquire(ctx, recipe.SemaphoreOptions{Reason: "a film"})
-		if errors.Is(err, api.LockHeld) {
-			fmt.Println("no permit is free")
-			continue
-		}
+	for range 2 {
+		p, err := sem.Acquire(ctx, recipe.SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "a film"})
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		defer p.Release(ctx)
-		fmt.Println("a permit")
+		convert(p.Context(), fmt.Sprintf("/scratch/%d", p.Slot()))
 	}
-	// Output:
-	// a permit
-	// a permit
-	// no permit is free
+	_, err := sem.TryAcquire(ctx, recipe.SemaphoreOptions{Reason: "a film"})
+	fmt.Println("all permits are taken:", errors.Is(err, api.LockHeld))
+	// Output: all permits are taken: true
 }
 
-// Who needs more room takes a permit of several slots.
-func ExampleSemaphoreOptions() {
+func convert(context.Context, string) {}
+
+// Many read an index; now and then one writes it anew.
+func ExampleRWLock() {
 	ctx, c, done := newSession()
 	defer done()
-	memory := recipe.NewSemaphore(c, "/ls/local/memory", 4) // of 4 GB
-	large, err := memory.Acquire(ctx, recipe.SemaphoreOptions{Weight: 3, Reason: "a large job"})
+	lock := recipe.NewRWLock(c, "/ls/local/index", recipe.RWLockOptions{LockDelay: api.DefaultLockDelay})
+	reading, err := lock.RLock(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("slots:", len(large.Slots()))
-	_, err = memory.TryAcquire(ctx, recipe.SemaphoreOptions{Weight: 2})
-	fmt.Println("room for two:", !errors.Is(err, api.LockHeld))
-	if err := large.Release(ctx); err != nil {
-		fmt.Println(err)
+	convert(reading.Context(), "look something up")
+	if err := reading.Release(ctx); err != nil {
+		fmt.Println("what was read may be of two versions:", err)
 	}
-	small, err := memory.TryAcquire(ctx, recipe.SemaphoreOptions{Weight: 2})
-	fmt.Println("room for two:", err == nil)
-	if err == nil {
-		err = small.Release(ctx)
-	}
+	writing, err := lock.Lock(ctx, client.Reason("new index"))
 	if err != nil {
 		fmt.Println(err)
+		return
 	}
-	// Output:
-	// slots: 3
-	// room for two: false
-	// room for two: true
+	convert(writing.Context(), writing.Lock().Sequencer().String())
+	fmt.Println(writing.Release(ctx))
+	// Output: <nil>
 }
 
-// A function that needs a lock may be called by one that has it.
-func ExampleLocked() {
+// Two accounts are held while money goes from one to the other.
+func ExampleAcquireAll() {
 	ctx, c, done := newSession()
 	defer done()
-	const path = "/ls/local/accounts"
-	add := func(ctx context.Context, account string) error {
-		return recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(context.Context) error {
-			fmt.Println("add", account)
-			return nil
-		})
-	}
-	err := recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(ctx context.Context) error {
-		if err := add(ctx, "ann"); err != nil { // ctx has the lock
-			return err
-		}
-		return add(ctx, "zoe")
+	locks, err := recipe.AcquireAll(ctx, c, []string{"/ls/local/zoe", "/ls/local/ann"}, recipe.AllOptions{
+		LockDelay: api.DefaultLockDelay, Shared: []string{"/ls/local/rates"},
 	})
-	fmt.Println(err, add(ctx, "bob"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, seq := range locks.Sequencers() {
+		fmt.Println(seq.Path, seq.Mode)
+	}
+	if err := locks.Release(ctx); err != nil {
+		fmt.Println("a lock was lost on the way:", err)
+	}
 	// Output:
-	// add ann
-	// add zoe
-	// add bob
-	// <nil> <nil>
+	// /ls/local/ann exclusive
+	// /ls/local/rates shared
+	// /ls/local/zoe exclusive
 }
 
-// A latch: another part of the program asks whether it is the primary, waits for that, and sees who takes part.
-func ExampleCandidates() {
-	ctx, c, done := newSession()
-	defer done()
-	var latch atomic.Pointer[recipe.Primary]
-	hasLeadership := func() bool {
-		p := latch.Load()
-		return p != nil && p.Err() == nil // what is begun now is under p.Context(), which ends in time
+// A server has the newest limits at hand, whatever happens to the cell.
+func ExampleWatchConfig() {
+	type limits struct{ PerSecond int }
+	ctx, cfg, stop := newCell()
+	defer stop()
+	decode := func(contents []byte) (l limits, err error) {
+		err = json.Unmarshal(contents, &l)
+		return l, err
 	}
-	leads := make(chan struct{})
-	var campaign sync.WaitGroup
-	campaign.Go(func() { // in a program inside client.Renew, which begins again in the next session
-		p, err := recipe.Campaign(ctx, c, "/ls/local/primary", recipe.CampaignOptions{Name: "web1", Value: []byte("web1:80")})
-		if err != nil {
+	f, err := recipe.WatchConfig(ctx, cfg, "/ls/local/limits", decode, recipe.ConfigFileOptions[limits]{
+		Default: &limits{PerSecond: 100},
+		OnError: func(err error) { fmt.Println("the limits stay as they are:", err) },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+	fmt.Println(f.Value().PerSecond, f.Fresh())
+	// Output: 100 true
+}
+
+// All files below a directory are at hand, and kept up to date.
+func ExampleWatchTree() {
+	ctx, cfg, stop := newCell()
+	defer stop()
+	c, err := client.New(ctx, cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close(ctx)
+	put := func(path, contents string) {
+		if _, err := c.Put(ctx, path, []byte(contents)); err != nil {
 			fmt.Println(err)
+		}
+	}
+	if err := c.MkdirAll(ctx, "/ls/local/web/limits"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	put("/ls/local/web/limits/requests", "100")
+	put("/ls/local/web/motd", "open")
+
+	web, err := recipe.WatchTree(ctx, cfg, "/ls/local/web", recipe.TreeOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer web.Close()
+	for name, node := range web.All() {
+		fmt.Printf("%s %q\n", name, node.Contents)
+	}
+	put("/ls/local/web/limits/requests", "200")
+	timeout := time.After(time.Minute)
+	for {
+		changed := web.Changed() // before looking, so that nothing is missed
+		if node, _ := web.Get("limits/requests"); string(node.Contents) == "200" {
+			fmt.Println("200 now")
 			return
 		}
-		latch.Store(p)
-		close(leads) // isLeader; <-p.Done() is notLeader
-	})
-	<-leads // await, with the context that bounds it
-	second, giveUp := context.WithCancel(ctx)
-	queued := make(chan struct{}, 100)
-	campaign.Go(func() {
-		_, err := recipe.Campaign(second, c, "/ls/local/primary", recipe.CampaignOptions{
-			Name: "web2", OnQueued: func(client.Queued) { queued <- struct{}{} },
-		})
-		fmt.Println("web2 was elected:", err == nil)
-	})
-	<-queued
-	list, err := recipe.Candidates(ctx, c, "/ls/local/primary")
-	for _, k := range list {
-		fmt.Println(k.Name, k.Primary)
+		select {
+		case <-changed:
+		case <-timeout:
+			fmt.Println("nothing has changed")
+			return
+		}
 	}
-	fmt.Println(err, hasLeadership())
-	giveUp()
-	campaign.Wait()
-	if err := latch.Load().Resign(ctx); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(hasLeadership())
 	// Output:
-	// web1 true
-	// web2 false
-	// <nil> true
-	// web2 was elected: false
-	// false
+	// . ""
+	// limits ""
+	// limits/requests "100"
+	// motd "open"
+	// 200 now
 }

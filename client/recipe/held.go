@@ -89,6 +89,7 @@ func isBusy(err error) bool {
 // lock before the answer came. The caller opens the file and waits again.
 func passing(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.LockLost) }
 
+// held is a lock with a handle of its own, which only Release gives up.
 type held struct {
 	c      *client.Client
 	handle *client.Handle
@@ -114,9 +115,25 @@ func take(ctx context.Context, c *client.Client, path string, o client.OpenOptio
 	return &held{c: c, handle: h, lock: l}, nil
 }
 
-// release releases the lock and closes the handle; a later call waits for the same.
-func (h *held) release(ctx context.Context) error {
-	return h.end.run(ctx, h.c, "release", h.handle.Path(), func(ctx context.Context) error {
+// Context is that of the work under the lock; it ends as client.Lock's does.
+func (h *held) Context() context.Context { return h.lock.Context() }
+
+// Done is closed when Context ends.
+func (h *held) Done() <-chan struct{} { return h.Context().Done() }
+
+// Err checks the clock, and returns why the lock is unreliable, or nil.
+func (h *held) Err() error { return h.lock.Err() }
+
+// Path returns the path of the lock's file.
+func (h *held) Path() string { return h.handle.Path() }
+
+// Lock returns the lock, for its sequencer and token. Only Release releases it.
+func (h *held) Lock() *client.Lock { return h.lock }
+
+// Release releases the lock, and returns as client.Lock.Release does. After
+// Uncertain it goes on in the background; another call waits for it again.
+func (h *held) Release(ctx context.Context) error {
+	return h.end.run(ctx, h.c, "release", h.Path(), func(ctx context.Context) error {
 		err := h.lock.Release(ctx)
 		if closing := h.handle.Close(ctx); err == nil {
 			err = closing
@@ -125,22 +142,16 @@ func (h *held) release(ctx context.Context) error {
 	})
 }
 
-func mkdir(ctx context.Context, c *client.Client, dir string) error {
-	h, err := c.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory})
-	if err == nil {
-		leave(ctx, h)
-	}
-	return err
-}
-
 // openIn opens a file of a recipe's directory, and makes an absent directory.
 func openIn(ctx context.Context, c *client.Client, dir, name string, o client.OpenOptions) (*client.Handle, error) {
 	h, err := c.Open(ctx, dir+"/"+name, o)
 	if !errors.Is(err, api.NotFound) {
 		return h, err
 	}
-	if err := mkdir(ctx, c, dir); err != nil {
+	d, err := c.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory})
+	if err != nil {
 		return nil, err
 	}
+	leave(ctx, d)
 	return c.Open(ctx, dir+"/"+name, o)
 }

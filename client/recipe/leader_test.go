@@ -18,16 +18,12 @@ import (
 func TestLeader(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		cfg := w.config("uncached")
-		cfg.NoCache = true
-		uncached, err := client.New(w.ctx, cfg)
-		w.ok(err)
-		w.t.Cleanup(func() { end(uncached) })
-		readers := []*client.Client{w.dial("cached"), uncached}
+		uncached := w.Client("uncached", func(cfg *client.Config) { cfg.NoCache = true })
+		readers := []*client.Client{w.Client("cached"), uncached}
 		expect := func(what, want string, by api.SessionID) {
 			t.Helper()
 			for _, c := range readers {
-				r, err := Leader(w.ctx, c, office)
+				r, err := Leader(w.Ctx, c, office)
 				got := string(r.Value)
 				switch {
 				case r.Vacant:
@@ -41,41 +37,41 @@ func TestLeader(t *testing.T) {
 			}
 		}
 		expect("no file", "-", 0)
-		script := w.dial("script")
-		w.put(script, office, "old")
+		script := w.Client("script")
+		w.Put(script, office, "old")
 		expect("a file", "-", 0)
-		h, err := script.Open(w.ctx, office, client.OpenOptions{Write: true})
-		w.ok(err)
-		l, err := h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		h, err := script.Open(w.Ctx, office, client.OpenOptions{Write: true})
+		w.OK(err)
+		l, err := h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		expect("a lock", "…", script.Session())
 		for _, value := range []string{"one", "", "two"} {
-			_, err = h.SetContents(w.ctx, []byte(value))
-			w.ok(err)
+			_, err = h.SetContents(w.Ctx, []byte(value))
+			w.OK(err)
 			expect("a value", value, script.Session())
 		}
-		w.failOver()
+		w.Succeed()
 		expect("a fail-over", "two", script.Session())
-		w.ok(l.Release(w.ctx))
+		w.OK(l.Release(w.Ctx))
 		expect("a release", "-", 0)
-		l, err = h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		l, err = h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		expect("the same again", "…", script.Session())
-		w.ok(l.Release(w.ctx))
+		w.OK(l.Release(w.Ctx))
 		k := w.campaign("anna", CampaignOptions{})
 		p := w.primary(k)
 		expect("a campaign", "anna", k.Session())
-		w.ok(p.SetValue(w.ctx, []byte("changed")))
+		w.OK(p.SetValue(w.Ctx, []byte("changed")))
 		expect("another value", "changed", k.Session())
-		w.ok(p.Resign(w.ctx))
-		w.rm(script, office)
+		w.OK(p.Resign(w.Ctx))
+		w.Rm(script, office)
 		expect("a deletion", "-", 0)
-		w.put(script, office, "again")
+		w.Put(script, office, "again")
 		expect("another file", "-", 0)
 		next := w.campaign("bert", CampaignOptions{})
 		w.primary(next)
 		expect("a campaign", "bert", next.Session())
-		if _, err := Leader(w.ctx, script, "/ls/local"); api.CodeOf(err) != api.IsDirectory {
+		if _, err := Leader(w.Ctx, script, "/ls/local"); api.CodeOf(err) != api.IsDirectory {
 			t.Errorf("a directory: %v", err)
 		}
 	})
@@ -88,19 +84,15 @@ func TestLeaderOfOneMoment(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		const way = 60 * time.Millisecond // a call takes twice that, and an answer is four calls
 		w.Slow("far", way)
-		cfg := w.config("far")
-		cfg.NoCache = true // so that it looks at the file each time
-		far, err := client.New(w.ctx, cfg)
-		w.ok(err)
-		defer end(far)
-		ctx, stop := context.WithCancel(w.ctx)
+		far := w.Client("far", func(cfg *client.Config) { cfg.NoCache = true }) // so that it looks at the file each time
+		ctx, stop := context.WithCancel(w.Ctx)
 		names := map[api.SessionID]string{}
 		var primaries sync.WaitGroup
 		for _, name := range []string{"anna", "bert"} {
-			c := w.dial(name)
+			c := w.Client(name)
 			names[c.Session()] = name
-			h, err := c.Open(w.ctx, office, client.OpenOptions{Write: true, Create: client.File})
-			w.ok(err)
+			h, err := c.Open(w.Ctx, office, client.OpenOptions{Write: true, Create: client.File})
+			w.OK(err)
 			primaries.Go(func() {
 				for ctx.Err() == nil {
 					l, err := h.Acquire(ctx, api.Exclusive)
@@ -108,11 +100,11 @@ func TestLeaderOfOneMoment(t *testing.T) {
 						return
 					}
 					pass(rand.N(10 * way))
-					if _, err := h.SetContents(w.ctx, []byte(name), client.IfSequencer(l.Sequencer())); err != nil {
+					if _, err := h.SetContents(w.Ctx, []byte(name), client.IfSequencer(l.Sequencer())); err != nil {
 						t.Error(err)
 					}
 					pass(rand.N(10 * way))
-					if err := l.Release(w.ctx); err != nil {
+					if err := l.Release(w.Ctx); err != nil {
 						t.Error(err)
 					}
 				}
@@ -120,8 +112,8 @@ func TestLeaderOfOneMoment(t *testing.T) {
 		}
 		told := map[string]int{}
 		for range 300 {
-			r, err := Leader(w.ctx, far, office)
-			w.ok(err)
+			r, err := Leader(w.Ctx, far, office)
+			w.OK(err)
 			if r.Value != nil && string(r.Value) != names[r.Holder.Session] {
 				t.Errorf("%s has the lock, with the value %q", names[r.Holder.Session], r.Value)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -13,53 +12,43 @@ import (
 // mostReads limits how many nodes a Tree opens at a time: a part of the requests a session may have pending.
 const mostReads = 16
 
-type growth struct {
-	t     *Tree
-	c     *client.Client
-	fail  context.CancelCauseFunc // ends it
-	reads chan struct{}           // one for each node being opened
-}
-
 // limb is a followed directory of a Tree. Everything below it is stopped, and waited for, before it is
 // removed or replaced: so no goroutine writes old nodes into the tree.
 type limb struct {
-	*growth
+	t    *Tree
+	c    *client.Client
+	fail context.CancelCauseFunc // ends the session's limbs
 	path string
 	stat api.Stat // from its parent; zero of the root
 	at   *twig
 	stop context.CancelFunc
 	done chan struct{} // closed when it has ended
 
-	limbs  map[string]*limb // below it; only its goroutine uses them
-	behind bool             // counted in Tree.behind; Tree.mu guards it
+	limbs map[string]*limb // below it; only its goroutine uses them
 }
 
 // newLimb returns a limb without a look. Without a node it is the root.
-func (g *growth) newLimb(path string, at *twig) *limb {
-	l := &limb{growth: g, path: path, at: at, stop: func() {}, done: make(chan struct{}), limbs: map[string]*limb{}}
+func newLimb(t *Tree, c *client.Client, fail context.CancelCauseFunc, path string, at *twig) *limb {
+	l := &limb{t: t, c: c, fail: fail, path: path, at: at, stop: func() {}, done: make(chan struct{}), limbs: map[string]*limb{}}
 	l.heard()
 	return l
 }
 
-func treeEvents() client.OpenOptions {
-	return client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
-}
-
 func (t *Tree) follow(ctx context.Context, c *client.Client) error {
+	within, fail := context.WithCancelCause(ctx)
+	l := newLimb(t, c, fail, t.path, nil)
 	t.enter(c)
 	defer t.enter(nil)
-	within, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	g := &growth{t: t, c: c, fail: fail, reads: make(chan struct{}, mostReads)}
-	l := g.newLimb(t.path, nil)
+	defer l.forget()
 	defer l.prune()
-	for s, err := range follow(within, c, t.path, treeEvents()) {
+	defer fail(nil)
+	for s, err := range follow(within, c, t.path, listing()) {
 		switch {
 		case err != nil:
 		case s.Handle == nil:
 			l.heard()
 			l.prune()
-			t.fell()
+			t.retain(t.top, nil)
 			l.seen()
 		default:
 			err = l.look(within, s)
@@ -98,12 +87,12 @@ func (l *limb) run(ctx context.Context) {
 
 func (l *limb) once(ctx context.Context) error {
 	select {
-	case l.reads <- struct{}{}:
+	case l.t.reads <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	h, err := l.c.Open(ctx, l.path, treeEvents())
-	<-l.reads
+	h, err := l.c.Open(ctx, l.path, listing())
+	<-l.t.reads
 	if err != nil {
 		return err
 	}
@@ -130,29 +119,18 @@ func (l *limb) once(ctx context.Context) error {
 // refused records that the directory may not be read, and waits until the next attempt.
 func (l *limb) refused(ctx context.Context, err error) {
 	l.prune()
-	l.t.mu.Lock()
-	node := l.at.node
-	var names []string
-	for name := range l.at.below {
-		names = append(names, name)
-	}
-	l.t.mu.Unlock()
-	node.Err = err
-	l.note(node) // before it goes, so that no reader takes it for deleted
-	l.t.clear(l.at, names...)
+	l.note(err) // before it goes, so that no reader takes it for deleted
+	l.t.retain(l.at, nil)
 	l.seen()
-	timer := time.NewTimer(verify)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	wait(ctx, verify)
 }
 
-func (l *limb) note(node TreeNode) {
+// note records whether the directory could be read.
+func (l *limb) note(err error) {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
-	if !l.at.node.equal(node) {
+	node := l.at.node
+	if node.Err = err; !l.at.node.equal(node) {
 		l.at.node = node
 		l.t.broadcast()
 	}
@@ -181,13 +159,11 @@ func (l *limb) look(ctx context.Context, s sight) error {
 		if l.at != nil && l.at.node.Stat.Instance != stat.Instance {
 			l.prune()
 		}
-		if l.at, err = l.t.set(nil, ".", TreeNode{Stat: stat}); err != nil {
+		if l.at, err = l.t.set(l.t.top, ".", TreeNode{Stat: stat}); err != nil {
 			return err
 		}
 	} else {
-		node := l.at.node // no other goroutine writes it now
-		node.Err = nil
-		l.note(node)
+		l.note(nil)
 	}
 	l.cut(list)
 	if err := l.grow(ctx, list); err != nil {
@@ -212,15 +188,10 @@ func (l *limb) cut(list []api.Stat) {
 		}
 	}
 	endLimbs(over)
-	var names []string
-	l.t.mu.Lock()
-	for name, at := range l.at.below {
-		if stat, ok := there[name]; !ok || stat.Kind != at.node.Stat.Kind {
-			names = append(names, name)
-		}
-	}
-	l.t.mu.Unlock()
-	l.t.clear(l.at, names...)
+	l.t.retain(l.at, func(name string, node TreeNode) bool {
+		stat, ok := there[name]
+		return ok && stat.Kind == node.Stat.Kind
+	})
 }
 
 // grow adds nodes of the list that are absent or in another version.
@@ -241,12 +212,12 @@ func (l *limb) grow(ctx context.Context, list []api.Stat) error {
 			continue
 		}
 		select {
-		case l.reads <- struct{}{}:
+		case l.t.reads <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		all.Go(func() {
-			defer func() { <-l.reads }()
+			defer func() { <-l.t.reads }()
 			if err := l.read(ctx, name, stat); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -274,7 +245,7 @@ func (l *limb) branch(ctx context.Context, name string, stat api.Stat) error {
 	if err != nil {
 		return err
 	}
-	below := l.newLimb(l.path+"/"+name, at)
+	below := newLimb(l.t, l.c, l.fail, l.path+"/"+name, at)
 	below.stat = stat
 	ctx, below.stop = context.WithCancel(ctx)
 	l.limbs[name] = below
@@ -301,7 +272,7 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 	case errors.Is(err, api.PermissionDenied):
 		_, err = l.t.set(l.at, name, TreeNode{Stat: stat, Err: err})
 	case unusable(err): // gone since it was listed, or replaced; an event follows
-		l.t.clear(l.at, name)
+		l.t.retain(l.at, func(other string, _ TreeNode) bool { return other != name })
 		err = nil
 	}
 	return err
@@ -310,21 +281,16 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 func (l *limb) heard() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
-	if !l.behind {
-		l.behind = true
-		l.t.behind++
-	}
+	l.t.behind[l] = true
 }
 
 func (l *limb) seen() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
-	if !l.behind {
+	if !l.t.behind[l] {
 		return
 	}
-	l.behind = false
-	l.t.behind--
-	if l.t.behind > 0 {
+	if delete(l.t.behind, l); len(l.t.behind) > 0 {
 		return
 	}
 	l.t.err = nil
@@ -333,6 +299,13 @@ func (l *limb) seen() {
 		close(l.t.ready)
 	}
 	l.t.broadcast()
+}
+
+// forget drops a limb that nothing follows any more.
+func (l *limb) forget() {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	delete(l.t.behind, l)
 }
 
 func (l *limb) prune() {
@@ -351,11 +324,6 @@ func endLimbs(all []*limb) {
 	}
 	for _, l := range all {
 		<-l.done
-		l.t.mu.Lock()
-		if l.behind {
-			l.behind = false
-			l.t.behind--
-		}
-		l.t.mu.Unlock()
+		l.forget()
 	}
 }

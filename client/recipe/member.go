@@ -26,7 +26,7 @@ type record struct {
 
 	// Of candidates only.
 	Priority int    `json:"priority,omitempty"`
-	Chosen   *mark  `json:"chosen,omitempty"`
+	Chosen   mark   `json:"chosen,omitzero"`
 	Elected  uint64 `json:"elected,omitempty"` // the token of its reign, present or past
 }
 
@@ -55,10 +55,7 @@ func (r record) value() []byte {
 
 // session returns the record's session, 0 if it cannot be parsed.
 func (r record) session() api.SessionID {
-	id, err := api.ParseSessionID(r.Session)
-	if err != nil {
-		return 0
-	}
+	id, _ := api.ParseSessionID(r.Session)
 	return id
 }
 
@@ -91,6 +88,7 @@ type entry struct {
 	record            record
 	instance, content api.Generation
 	ephemeral         bool
+	over              bool // its session is known to have ended, as a reader may keep its file; roster.mu guards it
 }
 
 func (e *entry) member() Member {
@@ -154,15 +152,9 @@ func (r *roster) entry(ctx context.Context, dir *client.Handle, stat api.Stat) (
 		}
 	}
 	if unusable(err) {
-		return nil, dirGone(ctx, dir)
+		_, err = dir.Stat(ctx) // of an absent directory it is an error
 	}
 	return nil, err
-}
-
-// dirGone separates an absent file, which is no error, from an absent directory.
-func dirGone(ctx context.Context, dir *client.Handle) error {
-	_, err := dir.Stat(ctx)
-	return err
 }
 
 func (r *roster) keep(list []*entry) {
@@ -173,6 +165,27 @@ func (r *roster) keep(list []*entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known = known
+}
+
+// isOver asks the cell whether the session of an entry has ended. No session reuses a number.
+func (r *roster) isOver(ctx context.Context, e *entry) (bool, error) {
+	if r.knowsOver(e) {
+		return true, nil
+	}
+	_, found, err := r.c.Cell().FindSession(ctx, e.record.session())
+	if err != nil || found {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.over = true
+	return true, nil
+}
+
+func (r *roster) knowsOver(e *entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.over
 }
 
 func (r *roster) once(ctx context.Context) ([]*entry, error) {
@@ -190,26 +203,23 @@ func (r *roster) once(ctx context.Context) ([]*entry, error) {
 	}
 }
 
-// childEvents are the kinds for a directory whose files, and their contents, matter.
+// listing are the options for a directory whose files, and their contents, matter.
+func listing() client.OpenOptions {
+	return client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
+}
+
 func childEvents() []api.EventKind {
 	return []api.EventKind{api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
 }
 
 // follow ranges over the looks at the directory: at once, then after each change. An absent one is empty.
 func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
-	return func(yield func([]*entry, error) bool) {
-		for s, err := range follow(ctx, r.c, r.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}) {
-			var list []*entry
-			if err == nil && s.Handle != nil {
-				if list, err = r.look(ctx, s.Handle); errors.Is(err, api.HandleClosed) {
-					continue // the next sight knows
-				}
-			}
-			if !yield(list, ended(ctx, err, "follow", r.dir)) || err != nil {
-				return
-			}
+	return looks(ctx, r.c, r.dir, listing(), func(s sight) ([]*entry, error) {
+		if s.Handle == nil {
+			return nil, nil
 		}
-	}
+		return r.look(ctx, s.Handle)
+	})
 }
 
 // Members lists the members, by name: the readable ephemeral files of a directory, of Announce or of other
@@ -242,7 +252,7 @@ func WatchMembers(ctx context.Context, c *client.Client, dir string) iter.Seq2[[
 				continue
 			}
 			before, first = slices.Clone(now), false
-			if !yield(now, err) || err != nil {
+			if !yield(now, ended(ctx, err, "follow", dir)) {
 				return
 			}
 		}

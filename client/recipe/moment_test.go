@@ -5,55 +5,14 @@ package recipe
 import (
 	"context"
 	"errors"
-	"path"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
-
-// deaf is a client that does not hear that it has a lock, until it is told to listen.
-type deaf struct {
-	*client.Client
-	listens *atomic.Bool
-}
-
-// deaf opens a session that does not hear answers to one method, or to both that ask for locks.
-func (w *world) deaf(host string, methods ...string) deaf {
-	w.t.Helper()
-	d := deaf{listens: &atomic.Bool{}}
-	cfg := w.config(host)
-	cfg.Dialer = w.Lossy(host, func(method string) bool {
-		return !d.listens.Load() && slices.Contains(methods, path.Base(method))
-	})
-	var err error
-	d.Client, err = client.New(w.ctx, cfg)
-	w.ok(err)
-	w.t.Cleanup(func() { end(d.Client) })
-	return d
-}
-
-// robbed waits until the client has that lock, of which it has not heard, takes it away, and lets it hear.
-func (w *world) robbed(operator *client.Client, d deaf, lock string, now bool) {
-	w.t.Helper()
-	for range 1000 {
-		locks, err := operator.Cell().Locks(w.ctx, "")
-		w.ok(err)
-		at := slices.IndexFunc(locks, func(l client.LockInfo) bool { return holds(l, d.Session()) && strings.HasPrefix(l.Path, lock) })
-		if at >= 0 {
-			w.ok(operator.BreakLock(w.ctx, locks[at].Path, "a test", now))
-			pass(time.Second)
-			d.listens.Store(true)
-			return
-		}
-		pass(10 * time.Millisecond)
-	}
-	w.t.Fatalf("it does not have the lock of %s", lock)
-}
 
 // A lock that an operator takes away in the moment in which it is granted is waited for again: the candidate
 // remains one, and whoever wants a slot, or its turn, gets it.
@@ -73,31 +32,15 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 		}
 		return p.Release(ctx)
 	}
-	const waits, tries = "Acquire", "TryAcquire"
-	for _, one := range []struct {
-		lock, method string
-		act          func(context.Context, *client.Client) error
+	for lock, one := range map[string]struct {
+		method string
+		act    func(context.Context, *client.Client) error
 	}{
-		{office, waits, campaign},
-		{semDir + "/" + turnstileName, waits, acquire},
-		{semDir + "/" + slotName(0), tries, acquire},
+		office:                       {"Acquire", campaign},
+		semDir + "/" + turnstileName: {"Acquire", acquire},
+		semDir + "/" + slotName(0):   {"TryAcquire", acquire},
 	} {
-		for _, now := range []bool{false, true} {
-			inSmallWorld(t, func(w *world) {
-				operator, d := w.dial("operator"), w.deaf("deaf", one.method)
-				done := make(chan error, 1)
-				go func() {
-					ctx, cancel := w.brief(time.Minute)
-					defer cancel()
-					done <- one.act(ctx, d.Client)
-				}()
-				w.robbed(operator, d, one.lock, now)
-				if err := <-done; err != nil {
-					t.Errorf("%s, now %v: %v", one.lock, now, err)
-				}
-				w.lives(d.Client)
-			})
-		}
+		recipetest.IsRobbed(t, lock, one.method, nil, one.act)
 	}
 }
 
@@ -106,18 +49,18 @@ func TestTakenFromWhoWaitsForAll(t *testing.T) {
 	t.Parallel()
 	for _, now := range []bool{false, true} {
 		inSmallWorld(t, func(w *world) {
-			operator, d := w.dial("operator"), w.deaf("deaf", "Acquire")
-			d.listens.Store(true)
+			operator, d := w.Client("operator"), w.Deafen("deaf", "Acquire")
+			d.Hear(true)
 			s := NewSemaphore(operator, semDir, 2)
 			var held []*Permit
 			for range 2 {
-				p, err := s.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-				w.ok(err)
+				p, err := s.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+				w.OK(err)
 				held = append(held, p)
 			}
 			done := make(chan error, 1)
 			go func() {
-				ctx, cancel := w.brief(time.Minute)
+				ctx, cancel := w.Brief(time.Minute)
 				defer cancel()
 				p, err := NewSemaphore(d.Client, semDir, 2).Acquire(ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 				if err == nil {
@@ -126,12 +69,12 @@ func TestTakenFromWhoWaitsForAll(t *testing.T) {
 				done <- err
 			}()
 			pass(time.Second)
-			d.listens.Store(false)
-			w.ok(held[0].Release(w.ctx))
-			w.robbed(operator, d, semDir+"/slot-", now)
-			w.ok(<-done)
-			w.ok(held[1].Release(w.ctx))
-			w.lives(d.Client)
+			d.Hear(false)
+			w.OK(held[0].Release(w.Ctx))
+			w.Rob(operator, d, semDir+"/slot-", now)
+			w.OK(<-done)
+			w.OK(held[1].Release(w.Ctx))
+			w.Lives(d.Client)
 		})
 	}
 }
@@ -144,11 +87,11 @@ func TestSlotIsDeleted(t *testing.T) {
 		inSmallWorld(t, func(w *world) {
 			const delay = 30 * time.Second
 			o := SemaphoreOptions{LockDelay: delay}
-			one, two, operator := w.dial("h1"), w.dial("h2"), w.dial("operator")
-			lost, err := NewSemaphore(one, semDir, 2).Acquire(w.ctx, o)
-			w.ok(err)
-			other, err := NewSemaphore(operator, semDir, 2).Acquire(w.ctx, o)
-			w.ok(err)
+			one, two, operator := w.Client("h1"), w.Client("h2"), w.Client("operator")
+			lost, err := NewSemaphore(one, semDir, 2).Acquire(w.Ctx, o)
+			w.OK(err)
+			other, err := NewSemaphore(operator, semDir, 2).Acquire(w.Ctx, o)
+			w.OK(err)
 			w.Expire(one.Session())
 			type result struct {
 				p   *Permit
@@ -156,20 +99,20 @@ func TestSlotIsDeleted(t *testing.T) {
 			}
 			got := make(chan result, 1)
 			go func() {
-				p, err := NewSemaphore(two, semDir, 2).Acquire(w.ctx, o)
+				p, err := NewSemaphore(two, semDir, 2).Acquire(w.Ctx, o)
 				got <- result{p, err}
 			}()
 			pass(5 * time.Second)
-			w.rm(operator, semDir+"/"+slotName(lost.Slot()))
+			w.Rm(operator, semDir+"/"+slotName(lost.Slot()))
 			pass(time.Second)
 			want := lost.Slot()
 			if freed {
 				want = other.Slot()
-				w.ok(other.Release(w.ctx))
+				w.OK(other.Release(w.Ctx))
 			}
 			select {
 			case r := <-got:
-				w.ok(r.err)
+				w.OK(r.err)
 				if r.p.Slot() != want {
 					t.Errorf("slot %d, want %d", r.p.Slot(), want)
 				}
@@ -190,26 +133,22 @@ func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
 			"Acquire": (*Semaphore).Acquire, "TryAcquire": (*Semaphore).TryAcquire,
 		} {
 			inSmallWorld(t, func(w *world) {
-				operator := w.dial("operator")
+				operator := w.Client("operator")
 				w.Slow("far", way)
-				cfg := w.config("far")
-				cfg.NoCache = true // so that nobody waits for it
-				far, err := client.New(w.ctx, cfg)
-				w.ok(err)
-				defer end(far)
+				far := w.Client("far", func(cfg *client.Config) { cfg.NoCache = true }) // so that nobody waits for it
 				s := NewSemaphore(operator, semDir, n)
-				free, err := s.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-				w.ok(err)
+				free, err := s.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+				w.OK(err)
 				for range n - 1 {
-					_, err := s.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-					w.ok(err)
+					_, err := s.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+					w.OK(err)
 				}
-				w.ok(free.Release(w.ctx))
+				w.OK(free.Release(w.Ctx))
 				slot := slotName(free.Slot())
-				w.rm(operator, semDir+"/"+slot)
+				w.Rm(operator, semDir+"/"+slot)
 				got := make(chan error, 1)
 				go func() {
-					ctx, cancel := w.brief(time.Minute)
+					ctx, cancel := w.Brief(time.Minute)
 					defer cancel()
 					p, err := acquire(NewSemaphore(far, semDir, n), ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 					if err == nil {
@@ -217,14 +156,14 @@ func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
 					}
 					got <- err
 				}()
-				dir := w.read(operator, semDir)
+				dir := w.Read(operator, semDir)
 				isThere := func(one api.Stat) bool { return one.Path.Base() == slot }
 				for there := false; !there; pass(way / 10) {
-					list, err := dir.ReadDir(w.ctx)
-					w.ok(err)
+					list, err := dir.ReadDir(w.Ctx)
+					w.OK(err)
 					there = slices.ContainsFunc(list, isThere)
 				}
-				w.rm(operator, semDir+"/"+slot) // far has not heard yet that it is open
+				w.Rm(operator, semDir+"/"+slot) // far has not heard yet that it is open
 				if err := <-got; err != nil {
 					t.Errorf("%s of %d: %v", name, n, err)
 				}
@@ -238,22 +177,22 @@ func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
 func TestOneOfSeveralIsDeleted(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
-		h, err := one.Open(w.ctx, "/ls/local/z", client.OpenOptions{Write: true, Create: client.File})
-		w.ok(err)
-		_, err = h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		one, two := w.Client("h1"), w.Client("h2")
+		h, err := one.Open(w.Ctx, "/ls/local/z", client.OpenOptions{Write: true, Create: client.File})
+		w.OK(err)
+		_, err = h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := AcquireAll(w.ctx, two, []string{"/ls/local/a", "/ls/local/z"}, AllOptions{LockDelay: NoLockDelay})
+			_, err := AcquireAll(w.Ctx, two, []string{"/ls/local/a", "/ls/local/z"}, AllOptions{LockDelay: NoLockDelay})
 			failed <- err
 		}()
 		pass(time.Second)
-		w.ok(h.Delete(w.ctx))
+		w.OK(h.Delete(w.Ctx))
 		if err := <-failed; !errors.Is(err, api.HandleClosed) || errors.Is(err, client.LockReleased) {
 			t.Errorf("%v", err)
 		}
-		locks, err := one.Cell().LocksOf(w.ctx, two.Session())
+		locks, err := one.Cell().LocksOf(w.Ctx, two.Session())
 		if err != nil || len(locks) != 0 {
 			t.Errorf("%v, %v", locks, err)
 		}

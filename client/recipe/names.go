@@ -63,7 +63,7 @@ func parseEndpoint(text []byte) (e Endpoint, ok bool) {
 
 // Publication is a published endpoint. Its methods may be called from several goroutines, but one Update at a
 // time. Withdraw it, also after it has ended.
-type Publication struct{ presence *Presence }
+type Publication struct{ *presence }
 
 // Publish adds an endpoint to a service, the directory path, while the session lasts: by Announce, under its
 // address as the name, with WaitForName, as an earlier publisher of the address is taken for the same server
@@ -85,29 +85,14 @@ func Publish(ctx context.Context, c *client.Client, path string, e Endpoint, opt
 	return &Publication{p}, nil
 }
 
-// Context ends when the endpoint is no longer published (Presence.Context).
-func (p *Publication) Context() context.Context { return p.presence.Context() }
-
-// Done is closed when Context ends.
-func (p *Publication) Done() <-chan struct{} { return p.presence.Done() }
-
-// Err checks the clock, and returns why the endpoint is no longer published, or nil (Presence.Err).
-func (p *Publication) Err() error { return p.presence.Err() }
-
-// Path returns the path of the endpoint's file.
-func (p *Publication) Path() string { return p.presence.Path() }
-
 // Update changes the weight and the metadata. For another address, publish another endpoint.
 func (p *Publication) Update(ctx context.Context, weight int, metadata map[string]string) error {
-	p.presence.mu.Lock()
-	e, _ := parseEndpoint(p.presence.record.value())
-	p.presence.mu.Unlock()
+	p.mu.Lock()
+	e, _ := parseEndpoint(p.record.value())
+	p.mu.Unlock()
 	e.Weight, e.Metadata = weight, metadata
-	return p.presence.Update(ctx, e.text())
+	return p.update(ctx, e.text())
 }
-
-// Withdraw removes the endpoint (Presence.Withdraw).
-func (p *Publication) Withdraw(ctx context.Context) error { return p.presence.Withdraw(ctx) }
 
 // Lookup returns the endpoints of a service, by address. A service is a directory with a file for each, of
 // Publish or any other that holds host:port or JSON of an Endpoint, permanent or not; or one file with the
@@ -141,90 +126,70 @@ func Lookup(ctx context.Context, c *client.Client, path string) ([]Endpoint, err
 // needs the right to read. Each change of the file there costs three calls.
 func WatchEndpoints(ctx context.Context, c *client.Client, path string) iter.Seq2[[]Endpoint, error] {
 	return func(yield func([]Endpoint, error) bool) {
-		w := &endpointWatch{c: c, path: path, roster: newRoster(c, path), yield: yield}
-		for watch := w.node; watch != nil; {
-			watch = watch(ctx)
+		w := &endpointWatch{c: c, path: path, roster: newRoster(c, path)}
+		var last []Endpoint
+		for told := false; ; {
+			byName := w.ephemeral
+			for now, err := range w.looks(ctx) {
+				if err == nil && w.ephemeral != byName {
+					break
+				}
+				if err == nil && told && slices.EqualFunc(last, now, Endpoint.Equal) {
+					continue
+				}
+				told, last = true, now
+				if !yield(slices.Clone(now), ended(ctx, err, "watch", path)) || err != nil {
+					return
+				}
+			}
 		}
 	}
 }
 
 type endpointWatch struct {
-	c      *client.Client
-	path   string
-	roster *roster
-	yield  func([]Endpoint, error) bool
-	told   bool // an item was reported
-	last   []Endpoint
+	c         *client.Client
+	path      string
+	roster    *roster
+	now       []Endpoint // at the last look
+	ephemeral bool       // the node was an ephemeral file, which goes when its last handle closes
 }
 
-// way is a way to watch. It returns the next way, nil at the end.
-type way func(ctx context.Context) way
-
-// tell reports a changed set, or an error. It returns whether to go on.
-func (w *endpointWatch) tell(ctx context.Context, now []Endpoint, err error) bool {
-	if err == nil && w.told && slices.EqualFunc(w.last, now, Endpoint.Equal) {
-		return true
-	}
-	w.told, w.last = true, now
-	return w.yield(slices.Clone(now), ended(ctx, err, "watch", w.path)) && err == nil
-}
-
-// node watches by a handle of the node, until it proves to be an ephemeral file.
-func (w *endpointWatch) node(ctx context.Context) way {
-	kinds := append(childEvents(), api.EventContentsModified)
-	for s, err := range follow(ctx, w.c, w.path, client.OpenOptions{Read: true, Events: kinds}) {
-		var now []Endpoint
-		if err == nil && s.Handle != nil {
-			var ephemeral bool
-			if now, ephemeral, err = w.roster.endpoints(ctx, s.Handle); errors.Is(err, api.HandleClosed) {
-				continue // the next sight knows
-			}
-			if ephemeral {
-				return w.name
-			}
-		}
-		if !w.tell(ctx, now, err) {
-			return nil
-		}
-	}
-	return nil
-}
-
-// name watches by a handle of the node's directory, until the node is no longer an ephemeral file.
-func (w *endpointWatch) name(ctx context.Context) way {
+// looks ranges over the endpoints by a handle of the node, or, if that is an ephemeral file, of its directory.
+func (w *endpointWatch) looks(ctx context.Context) iter.Seq2[[]Endpoint, error] {
+	o := client.OpenOptions{Read: true, Events: append(childEvents(), api.EventContentsModified)}
 	p, err := api.ParsePath(w.path)
-	if err != nil {
-		w.tell(ctx, nil, err)
-		return nil
+	if err != nil || !w.ephemeral {
+		return looks(ctx, w.c, w.path, o, func(s sight) ([]Endpoint, error) { return w.look(ctx, s.Handle) })
 	}
-	for s, err := range follow(ctx, w.c, p.Parent().String(), client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}) {
-		var now []Endpoint
-		if err == nil && s.Handle != nil {
-			if !s.tells(p.Base()) {
-				continue
-			}
-			var there, ephemeral bool
-			if now, there, ephemeral, err = w.peek(ctx); err == nil && there && !ephemeral {
-				return w.node
-			}
+	return looks(ctx, w.c, p.Parent().String(), o, func(s sight) ([]Endpoint, error) {
+		if s.Handle == nil {
+			return w.look(ctx, nil)
 		}
-		if !w.tell(ctx, now, err) {
-			return nil
+		if !s.tells(p.Base()) {
+			return w.now, nil
 		}
-	}
-	return nil
+		h, err := w.c.Open(ctx, w.path, client.OpenOptions{Read: true})
+		if gone(err) || errors.Is(err, api.Exists) { // Exists: it is being removed
+			return w.look(ctx, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer leave(ctx, h)
+		return w.look(ctx, h)
+	})
 }
 
-func (w *endpointWatch) peek(ctx context.Context) (now []Endpoint, there, ephemeral bool, err error) {
-	h, err := w.c.Open(ctx, w.path, client.OpenOptions{Read: true})
+func (w *endpointWatch) look(ctx context.Context, h *client.Handle) ([]Endpoint, error) {
+	w.now = nil
+	if h == nil {
+		return nil, nil
+	}
+	list, ephemeral, err := w.roster.endpoints(ctx, h)
 	if err == nil {
-		defer leave(ctx, h)
-		now, ephemeral, err = w.roster.endpoints(ctx, h)
+		w.now, w.ephemeral = list, ephemeral
 	}
-	if gone(err) || errors.Is(err, api.Exists) { // Exists: it is being removed
-		return nil, false, false, nil
-	}
-	return now, true, ephemeral, err
+	return list, err
 }
 
 // endpoints reads a service through its handle, and reports whether it is an ephemeral file, which goes when

@@ -57,6 +57,42 @@ func Observe(ctx context.Context, c *client.Client, path string) iter.Seq2[Reign
 	}
 }
 
+// Leader returns the primary of an election, or a vacancy: the first item of Observe, for a single look.
+// Holder and Value are those of one moment of the call. Value is nil until the holder has written the file
+// under its lock; a Value is always Sure. Leader needs no Campaign: the holder of the lock is the primary. An
+// absent file is vacant.
+//
+// The answer may be outdated: a server that must not obey two primaries checks their sequencers. The errors
+// are of ctx, of the session, or an answer such as PermissionDenied. It costs one call if the file is in the
+// session's cache, otherwise four; for repeated looks, range over Observe.
+func Leader(ctx context.Context, c *client.Client, path string) (Reign, error) {
+	text, stat, err := c.Get(ctx, path)
+	switch {
+	case gone(err):
+		return Reign{Vacant: true}, nil
+	case err != nil:
+		return Reign{}, ended(ctx, err, "find the primary of", path)
+	}
+	// Contents first: a lock that is held after the read, and is older than the contents, was held when they
+	// were written, as one counter gives all generations. Older contents precede the holder's first write.
+	x, err := c.Cell().Explain(ctx, path)
+	switch {
+	case gone(err): // deleted meanwhile
+		return Reign{Vacant: true}, nil
+	case err != nil:
+		return Reign{}, ended(ctx, err, "find the primary of", path)
+	}
+	r := Reign{Vacant: len(x.Lock.Holders) == 0, Token: uint64(x.Lock.Generation)}
+	if r.Vacant {
+		return r, nil
+	}
+	r.Holder = x.Lock.Holders[0]
+	if stat.Content > x.Lock.Generation {
+		r.Value, r.Sure = text, true
+	}
+	return r, nil
+}
+
 // observer knows the lock and the contents of a file from events, whose order assigns contents to reigns, and
 // from looks, which do not.
 type observer struct {
@@ -75,8 +111,7 @@ type observer struct {
 	sure    bool           // value is that of own
 	holder  api.Holder
 
-	told bool // an item was reported
-	last Reign
+	last *Reign // that was reported
 }
 
 func (o *observer) see(ctx context.Context, s sight) error {
@@ -219,10 +254,10 @@ func (o *observer) settle(ctx context.Context, h *client.Handle) error {
 
 func (o *observer) tell() {
 	r := Reign{Vacant: !o.held, Token: o.token, Value: bytes.Clone(o.value), Sure: o.sure, Holder: o.holder}
-	if o.told && r.same(o.last) {
+	if o.last != nil && r.same(*o.last) {
 		return
 	}
-	o.told, o.last = true, r
+	o.last = &r
 	o.left = !o.yield(r, nil)
 }
 

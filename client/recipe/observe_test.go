@@ -4,70 +4,41 @@ package recipe
 
 import (
 	"context"
-	"fmt"
+	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
-// observation is an Observe in the background.
-type observation struct {
-	mu     sync.Mutex // guards reigns
-	reigns []Reign
-	stop   func() // ends it, and waits
-}
+type observation struct{ *recipetest.Listener[Reign] }
 
-func (w *world) observe(host string) *observation {
-	w.t.Helper()
-	o, c := &observation{}, w.dial(host)
-	ctx, cancel := context.WithCancel(w.ctx)
-	var running sync.WaitGroup
-	o.stop = func() { cancel(); running.Wait() }
-	w.t.Cleanup(o.stop)
-	running.Go(func() {
-		for r, err := range Observe(ctx, c, office) {
-			if err != nil {
-				if ctx.Err() == nil {
-					w.t.Errorf("observe: %v", err)
-				}
-				return
-			}
-			o.mu.Lock()
-			o.reigns = append(o.reigns, r)
-			o.mu.Unlock()
-		}
-	})
-	time.Sleep(time.Second)
+func (w *world) observe(host string) observation {
+	w.T.Helper()
+	c := w.Client(host)
+	o := observation{recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[Reign, error] { return Observe(ctx, c, office) })}
+	pass(time.Second)
 	return o
 }
 
 // seen returns what was observed since the last call: "-" for a vacancy, "value", "value?" if it is not
 // sure, "…" for a primary without a value.
-func (o *observation) seen() string {
-	synctest.Wait()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var words []string
-	for _, r := range o.reigns {
+func (o observation) seen() string {
+	return o.Words(func(r Reign) string {
 		switch {
 		case r.Vacant:
-			words = append(words, "-")
+			return "-"
 		case r.Value == nil:
-			words = append(words, "…")
+			return "…"
 		case r.Sure:
-			words = append(words, string(r.Value))
-		default:
-			words = append(words, string(r.Value)+"?")
+			return string(r.Value)
 		}
-	}
-	o.reigns = nil
-	return strings.Join(words, " ")
+		return string(r.Value) + "?"
+	}, " ")
 }
 
 // An observer sees every primary and vacancy in their order, and each value as that of the primary who
@@ -83,45 +54,45 @@ func TestObserve(t *testing.T) {
 			}
 		}
 		expect("no file", "-")
-		script := w.dial("script")
-		w.put(script, office, "old")
+		script := w.Client("script")
+		w.Put(script, office, "old")
 		expect("a file", "")
-		h, err := script.Open(w.ctx, office, client.OpenOptions{Write: true})
-		w.ok(err)
-		l, err := h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		h, err := script.Open(w.Ctx, office, client.OpenOptions{Write: true})
+		w.OK(err)
+		l, err := h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		expect("a lock", "…")
 		late := w.observe("late")
 		if got := late.seen(); got != "old?" {
 			t.Errorf("who comes late sees %q", got)
 		}
 		for _, value := range []string{"one", "two", ""} {
-			_, err = h.SetContents(w.ctx, []byte(value))
-			w.ok(err)
+			_, err = h.SetContents(w.Ctx, []byte(value))
+			w.OK(err)
 			expect("a value", value)
 		}
-		w.put(script, office, "three")
+		w.Put(script, office, "three")
 		expect("a value", "three")
-		w.failOver()
+		w.Succeed()
 		expect("a fail-over", "")
-		w.ok(l.Release(w.ctx))
+		w.OK(l.Release(w.Ctx))
 		expect("a release", "-")
-		w.put(script, office, "nobody's")
+		w.Put(script, office, "nobody's")
 		expect("a value of nobody", "")
 		a := w.primary(w.campaign("a", CampaignOptions{LockDelay: NoLockDelay}))
 		b := w.campaign("b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
-		w.ok(a.Resign(w.ctx))
+		w.OK(a.Resign(w.Ctx))
 		p := w.primary(b)
 		time.Sleep(time.Second)
 		if got := strings.ReplaceAll(o.seen(), "… ", ""); got != "a b" {
 			t.Errorf("primaries: %q", got)
 		}
-		w.ok(w.dial("operator").BreakLock(w.ctx, office, "test", true))
-		w.rm(script, office)
+		w.OK(w.Client("operator").BreakLock(w.Ctx, office, "test", true))
+		w.Rm(script, office)
 		expect("a deletion", "-")
-		w.put(script, office, "again")
-		w.ok(p.Resign(w.ctx))
+		w.Put(script, office, "again")
+		w.OK(p.Resign(w.Ctx))
 		time.Sleep(time.Second)
 		_ = o.seen()
 		w.primary(w.campaign("c", CampaignOptions{LockDelay: NoLockDelay}))
@@ -142,22 +113,22 @@ func TestObserveLate(t *testing.T) {
 		if got := o.seen(); got != "first?" {
 			t.Errorf("at first: %q", got)
 		}
-		w.failOver()
-		w.ok(p.SetValue(w.ctx, []byte("changed")))
+		w.Succeed()
+		w.OK(p.SetValue(w.Ctx, []byte("changed")))
 		time.Sleep(20 * time.Second)
 		if got := o.seen(); got != "changed" {
 			t.Errorf("after a fail-over: %q", got)
 		}
 		w.Cut("observer")
-		w.ok(p.Resign(w.ctx))
-		script, err := w.dial("script").Open(w.ctx, office, client.OpenOptions{Write: true})
-		w.ok(err)
-		_, err = script.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		w.OK(p.Resign(w.Ctx))
+		script, err := w.Client("script").Open(w.Ctx, office, client.OpenOptions{Write: true})
+		w.OK(err)
+		_, err = script.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		killed := w.FailOver() // and all events are lost
 		w.Heal("observer")
 		w.Restart(killed)
-		w.settle()
+		w.Settle()
 		if got := o.seen(); got != "…" {
 			t.Errorf("a primary that has written nothing: %q", got)
 		}
@@ -166,12 +137,11 @@ func TestObserveLate(t *testing.T) {
 
 // check makes sure that what was observed can be: tokens that do not fall, and values only with the
 // tokens of those who wrote them.
-func (o *observation) check(t *testing.T, written map[uint64][]string) {
+func (o observation) check(t *testing.T, written map[uint64][]string) {
 	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	reigns := o.Heard()
 	var before Reign
-	for i, r := range o.reigns {
+	for i, r := range reigns {
 		if r.Token < before.Token || i > 0 && r.same(before) {
 			t.Errorf("%d: %+v after %+v", i, r, before)
 		}
@@ -180,10 +150,7 @@ func (o *observation) check(t *testing.T, written map[uint64][]string) {
 		}
 		before = r
 	}
-	if len(o.reigns) < 2 {
-		t.Errorf("%d reigns were observed", len(o.reigns))
-	}
-	if last := fmt.Sprintf("%+v", before); before.Vacant || !before.Sure {
-		t.Errorf("at last: %s", last)
+	if len(reigns) < 2 || before.Vacant || !before.Sure {
+		t.Errorf("%d reigns were observed, the last is %+v", len(reigns), before)
 	}
 }

@@ -31,9 +31,12 @@ func WaitForName() AnnounceOption { return func(o *announceOptions) { o.wait = t
 // Presence is an announcement: an ephemeral file that lasts as long as the session, and is made again after a
 // deletion. Its methods may be called from several goroutines, but one Update at a time. Withdraw it, also
 // after it has ended.
-type Presence struct {
+type Presence struct{ *presence }
+
+// presence is what a Presence and a Publication have in common.
+type presence struct {
 	c      *client.Client
-	path   string
+	path   api.Path
 	ctx    context.Context //nolint:containedctx // it is the announcement's, handed out by Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the keep goroutine has ended
@@ -61,10 +64,13 @@ func Announce(ctx context.Context, c *client.Client, dir, name string, value []b
 		option(&o)
 	}
 	p, err := announce(ctx, c, dir, name, sign(c).with(value), o)
-	return p, ended(ctx, err, "announce", dir+"/"+name)
+	if err != nil {
+		return nil, ended(ctx, err, "announce", dir+"/"+name)
+	}
+	return &Presence{p}, nil
 }
 
-func announce(ctx context.Context, c *client.Client, dir, name string, r record, o announceOptions) (*Presence, error) {
+func announce(ctx context.Context, c *client.Client, dir, name string, r record, o announceOptions) (*presence, error) {
 	d, err := api.ParsePath(dir)
 	if err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func announce(ctx context.Context, c *client.Client, dir, name string, r record,
 	if err != nil {
 		return nil, err
 	}
-	p := &Presence{c: c, path: file.String(), record: r, done: make(chan struct{}), made: make(chan struct{})}
+	p := &presence{c: c, path: file, record: r, done: make(chan struct{}), made: make(chan struct{})}
 	if p.file, err = register(ctx, c, file, r.text(), o); err != nil {
 		return nil, err
 	}
@@ -87,13 +93,13 @@ func announce(ctx context.Context, c *client.Client, dir, name string, r record,
 
 // Context ends when the announcement has: it was withdrawn, the session has ended, or the file was deleted
 // and cannot be made again, for example because another took the name. context.Cause says which.
-func (p *Presence) Context() context.Context { return p.ctx }
+func (p *presence) Context() context.Context { return p.ctx }
 
 // Done is closed when Context ends.
-func (p *Presence) Done() <-chan struct{} { return p.ctx.Done() }
+func (p *presence) Done() <-chan struct{} { return p.ctx.Done() }
 
 // Err checks the clock, and returns why the announcement has ended, or nil.
-func (p *Presence) Err() error {
+func (p *presence) Err() error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
@@ -101,19 +107,21 @@ func (p *Presence) Err() error {
 }
 
 // Path returns the path of the file.
-func (p *Presence) Path() string { return p.path }
+func (p *presence) Path() string { return p.path.String() }
 
 // Update changes the value. If the file is deleted meanwhile, it is made again with the new one. If ctx ends
 // first, the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may still appear. After any
 // other error the old value remains.
-func (p *Presence) Update(ctx context.Context, value []byte) error {
+func (p *Presence) Update(ctx context.Context, value []byte) error { return p.update(ctx, value) }
+
+func (p *presence) update(ctx context.Context, value []byte) error {
 	p.mu.Lock()
 	r := p.record.with(value)
 	p.mu.Unlock()
 	return p.rewrite(ctx, r)
 }
 
-func (p *Presence) rewrite(ctx context.Context, r record) error {
+func (p *presence) rewrite(ctx context.Context, r record) error {
 	for {
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx)
@@ -130,14 +138,14 @@ func (p *Presence) rewrite(ctx context.Context, r record) error {
 		case <-made:
 		case <-p.ctx.Done():
 		case <-ctx.Done():
-			return ended(ctx, ctx.Err(), "update", p.path)
+			return ended(ctx, ctx.Err(), "update", p.Path())
 		}
 	}
 }
 
 // written records the result of writing a record: a rejected record is not used to make the file again. It
 // reports whether the write is complete: a file deleted since may be made again with the old record.
-func (p *Presence) written(file *client.Handle, r record, err error) bool {
+func (p *presence) written(file *client.Handle, r record, err error) bool {
 	if err != nil && !errors.Is(err, api.Uncertain) {
 		return true
 	}
@@ -151,17 +159,17 @@ func (p *Presence) written(file *client.Handle, r record, err error) bool {
 // went with its session. If ctx ends first, it goes on in the background until the cell answers, and another
 // call waits for it again. LockHeld says that another holds the lock of the file, which that holder's close
 // removes.
-func (p *Presence) Withdraw(ctx context.Context) error {
-	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.path, Err: client.Closed, Message: "it was withdrawn"})
+func (p *presence) Withdraw(ctx context.Context) error {
+	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.Path(), Err: client.Closed, Message: "it was withdrawn"})
 	// Here already, so that ended asks the context that ended the call: two contexts with the same deadline
 	// end in either order.
 	ctx, cancel := p.c.CleanupContext(ctx)
 	defer cancel()
-	return ended(ctx, p.end.run(ctx, p.c, "withdraw", p.path, p.remove), "withdraw", p.path)
+	return ended(ctx, p.end.run(ctx, p.c, "withdraw", p.Path(), p.remove), "withdraw", p.Path())
 }
 
 // remove removes the file, after keep has stopped.
-func (p *Presence) remove(ctx context.Context) error {
+func (p *presence) remove(ctx context.Context) error {
 	<-p.done
 	p.mu.Lock()
 	file := p.file
@@ -182,14 +190,17 @@ func (p *Presence) remove(ctx context.Context) error {
 }
 
 // keep makes the file again after each deletion, until the announcement ends.
-func (p *Presence) keep(file *client.Handle) {
+func (p *presence) keep(file *client.Handle) {
 	defer close(p.done)
 	for {
 		err := deleted(p.ctx, file)
 		if err == nil {
 			p.put(nil)
 			leave(p.ctx, file)
-			file, err = p.again()
+			p.mu.Lock()
+			r := p.record
+			p.mu.Unlock()
+			file, err = register(p.ctx, p.c, p.path, r.text(), announceOptions{}) // Update writes a value changed meanwhile
 		}
 		if err != nil {
 			p.cancel(err)
@@ -199,19 +210,7 @@ func (p *Presence) keep(file *client.Handle) {
 	}
 }
 
-// again makes the file once. Update writes a value changed meanwhile.
-func (p *Presence) again() (*client.Handle, error) {
-	path, err := api.ParsePath(p.path)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	r := p.record
-	p.mu.Unlock()
-	return register(p.ctx, p.c, path, r.text(), announceOptions{})
-}
-
-func (p *Presence) put(file *client.Handle) {
+func (p *presence) put(file *client.Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.file = file
@@ -224,14 +223,10 @@ func (p *Presence) put(file *client.Handle) {
 // deleted waits until the node of a handle is deleted; an error has another cause.
 func deleted(ctx context.Context, file *client.Handle) error {
 	for {
-		e, err := file.Next(ctx)
-		switch {
-		case errors.Is(err, api.HandleClosed):
+		if _, err := file.Next(ctx); errors.Is(err, api.HandleClosed) {
 			return nil
-		case err != nil:
+		} else if err != nil {
 			return err
-		case e.Kind == api.EventHandleInvalid:
-			return nil
 		}
 	}
 }
@@ -286,18 +281,9 @@ func create(ctx context.Context, c *client.Client, path api.Path, contents []byt
 // owner finds the owner of an existing file, and whether to wait for the file to go. The error names the
 // owner.
 func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptions) (wait bool, taken error) {
-	going := api.Errorf(api.Exists, "a file of that name is being removed")
-	h, err := c.Open(ctx, path.String(), client.OpenOptions{Read: true})
+	text, stat, err := c.Get(ctx, path.String()) // an open handle would keep it
 	if gone(err) || errors.Is(err, api.Exists) {
-		return true, going
-	}
-	if err != nil {
-		return false, err
-	}
-	text, stat, err := h.Contents(ctx)
-	leave(ctx, h) // an open handle here would keep it
-	if gone(err) {
-		return true, going
+		return true, api.Errorf(api.Exists, "a file of that name is being removed")
 	}
 	if err != nil {
 		return false, err
@@ -312,11 +298,6 @@ func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptio
 		exists.Message = "an ephemeral file that no announcement has made has that name; take another name"
 		return false, exists
 	}
-	return r.holds(ctx, c, exists, o)
-}
-
-// holds completes the error for a name that the session of a record has.
-func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, o announceOptions) (wait bool, taken error) {
 	who, found, err := c.Cell().FindSession(ctx, r.session())
 	if err != nil {
 		return false, err

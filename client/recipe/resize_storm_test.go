@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -19,35 +20,17 @@ type census struct {
 	size int // 0 while it is not known
 }
 
-// settle takes note of the size.
-func (c *census) settle(size int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.size = size
-}
-
-// look checks that nobody holds a slot that is not below the size.
-func (c *census) look(t *testing.T) {
+// note takes note of a change, and checks that nobody holds a slot that is not below the size.
+func (c *census) note(t *testing.T, change func()) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	change()
 	for p := range c.held {
-		if c.size > 0 && p.Slot() >= c.size && p.Lock().Err() == nil {
+		if c.size > 0 && p.Slot() >= c.size && p.Err() == nil {
 			t.Errorf("slot %d is held, of a semaphore of %d", p.Slot(), c.size)
 		}
 	}
-}
-
-func (c *census) enter(p *Permit) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held[p] = true
-}
-
-func (c *census) leave(p *Permit) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.held, p)
 }
 
 // No more permits are out than the size allows, although clients die, give up and take over while
@@ -56,11 +39,11 @@ func TestSemaphoreResizeRandom(t *testing.T) {
 	t.Parallel()
 	const most = 4
 	inWorld(t, func(w *world) {
-		s := newStorm(w, most)
+		s := recipetest.NewStorm(w.World, most, *rounds)
 		all := &census{held: map[*Permit]bool{}}
 		for _, host := range []string{"a", "b", "c", "d", "e", "f"} {
-			s.live(host, func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.brief(time.Duration(r.IntN(20_000)) * time.Millisecond)
+			s.Live(host, func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.Brief(time.Duration(r.IntN(20_000)) * time.Millisecond)
 				defer cancel()
 				sem := NewSemaphore(c, semDir, 1+r.IntN(most))
 				acquire := sem.Acquire
@@ -71,27 +54,25 @@ func TestSemaphoreResizeRandom(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				all.enter(p)
-				all.look(w.t)
-				s.hold(p.Context(), r, "the semaphore")
-				all.look(w.t)
-				all.leave(p)
+				all.note(t, func() { all.held[p] = true })
+				s.Hold(p.Context(), r, "the semaphore", 1)
+				all.note(t, func() {})
+				all.note(t, func() { delete(all.held, p) })
 				return p.Release(context.WithoutCancel(ctx))
 			})
 		}
-		s.live("resizer", func(c *client.Client, r *rand.Rand) error {
-			ctx, cancel := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
+		s.Live("resizer", func(c *client.Client, r *rand.Rand) error {
+			ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
 			defer cancel()
 			n := 1 + r.IntN(most)
-			all.settle(0)
+			all.note(t, func() { all.size = 0 })
 			if err := ResizeSemaphore(ctx, c, semDir, n); err != nil {
 				return err
 			}
-			all.settle(n)
-			all.look(w.t)
+			all.note(t, func() { all.size = n })
 			pass(time.Duration(r.IntN(5_000)) * time.Millisecond)
 			return nil
 		})
-		s.rage(0)
+		s.Rage(0, 0)
 	})
 }

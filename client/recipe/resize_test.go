@@ -3,7 +3,10 @@
 package recipe
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,21 +20,21 @@ func TestVacatedSlotIsBrokenBeforeTheSizeIsWritten(t *testing.T) {
 	t.Parallel()
 	for _, now := range []bool{false, true} {
 		inSmallWorld(t, func(w *world) {
-			one, two, cacher, operator := w.dial("h1"), w.dial("h2"), w.dial("cacher"), w.dial("operator")
+			one, two, cacher, operator := w.Client("h1"), w.Client("h2"), w.Client("cacher"), w.Client("operator")
 			sem := w.semaphore(2, one, cacher)
 			w.Cut("cacher")
 			resized := make(chan error, 1)
-			go func() { resized <- ResizeSemaphore(w.ctx, two, semDir, 1) }()
+			go func() { resized <- ResizeSemaphore(w.Ctx, two, semDir, 1) }()
 			pass(2 * time.Second)
-			w.ok(operator.BreakLock(w.ctx, semDir+"/"+slotName(1), "a test", now))
+			w.OK(operator.BreakLock(w.Ctx, semDir+"/"+slotName(1), "a test", now))
 			pass(time.Second)
-			second, err := sem.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-			w.ok(err)
+			second, err := sem.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+			w.OK(err)
 			if err := <-resized; !errors.Is(err, api.LockLost) {
 				t.Errorf("break --now %t: resized: %v", now, err)
 			}
-			w.lives(two)
-			if size := w.cat(operator, semDir+"/"+turnstileName); size != "2" {
+			w.Lives(two)
+			if size := w.Cat(operator, semDir+"/"+turnstileName); size != "2" {
 				t.Errorf("break --now %t: the size is %s, and the permit: %v", now, size, second.Context().Err())
 			}
 		})
@@ -43,21 +46,17 @@ func TestVacatedSlotIsBrokenUnheard(t *testing.T) {
 	t.Parallel()
 	for broken := 1; broken <= 2; broken++ {
 		inSmallWorld(t, func(w *world) {
-			one, cacher, operator := w.dial("h1"), w.dial("cacher"), w.dial("operator")
-			cfg := w.config("h2")
-			cfg.Lease = api.MaxLease
-			two, err := client.New(w.ctx, cfg)
-			w.ok(err)
-			w.t.Cleanup(func() { end(two) })
+			one, cacher, operator := w.Client("h1"), w.Client("cacher"), w.Client("operator")
+			two := w.Client("h2", func(cfg *client.Config) { cfg.Lease = api.MaxLease })
 			sem := w.semaphore(3, one, cacher)
 			w.Cut("cacher")
 			resized := make(chan error, 1)
-			go func() { resized <- ResizeSemaphore(w.ctx, two, semDir, 1) }()
+			go func() { resized <- ResizeSemaphore(w.Ctx, two, semDir, 1) }()
 			pass(2 * time.Second)
 			w.Cut("h2")
-			w.ok(operator.BreakLock(w.ctx, semDir+"/"+slotName(broken), "a test", true))
-			p, err := sem.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-			w.ok(err)
+			w.OK(operator.BreakLock(w.Ctx, semDir+"/"+slotName(broken), "a test", true))
+			p, err := sem.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+			w.OK(err)
 			if p.Slot() != broken {
 				t.Errorf("slot %d", p.Slot())
 			}
@@ -67,7 +66,7 @@ func TestVacatedSlotIsBrokenUnheard(t *testing.T) {
 			if err := <-resized; !errors.Is(err, api.LockLost) {
 				t.Errorf("slot %d is broken: resized: %v", broken, err)
 			}
-			if size := w.cat(operator, semDir+"/"+turnstileName); size != "3" && (size != "2" || broken == 2) || p.Context().Err() != nil {
+			if size := w.Cat(operator, semDir+"/"+turnstileName); size != "3" && (size != "2" || broken == 2) || p.Context().Err() != nil {
 				t.Errorf("slot %d is broken: the size is %s, and the permit: %v", broken, size, p.Context().Err())
 			}
 		})
@@ -76,18 +75,129 @@ func TestVacatedSlotIsBrokenUnheard(t *testing.T) {
 
 // semaphore makes one of which one holds slot 0, and the others are free, and that the cacher has read.
 func (w *world) semaphore(n int, one, cacher *client.Client) *Semaphore {
-	w.t.Helper()
+	w.T.Helper()
 	sem, permits := NewSemaphore(one, semDir, n), map[int]*Permit{}
 	for range n {
-		p, err := sem.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-		w.ok(err)
+		p, err := sem.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+		w.OK(err)
 		permits[p.Slot()] = p
 	}
-	if _, err := NewSemaphore(cacher, semDir, n).TryAcquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay}); !errors.Is(err, api.LockHeld) {
-		w.t.Fatal(err)
+	if _, err := NewSemaphore(cacher, semDir, n).TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}); !errors.Is(err, api.LockHeld) {
+		w.T.Fatal(err)
 	}
 	for slot := 1; slot < n; slot++ {
-		w.ok(permits[slot].Release(w.ctx))
+		w.OK(permits[slot].Release(w.Ctx))
 	}
 	return sem
+}
+
+// A semaphore is not made smaller on the strength of a slot that was taken away again, and who wants it
+// keeps its session.
+func TestVacatedSlotIsBroken(t *testing.T) {
+	t.Parallel()
+	for _, now := range []bool{false, true} {
+		inSmallWorld(t, func(w *world) {
+			one, two, operator := w.Client("h1"), w.Client("h2"), w.Client("operator")
+			sem := NewSemaphore(one, semDir, 3)
+			permits := map[int]*Permit{}
+			for range 3 {
+				p, err := sem.Acquire(w.Ctx, SemaphoreOptions{})
+				w.OK(err)
+				permits[p.Slot()] = p
+			}
+			w.OK(permits[1].Release(w.Ctx)) // it is vacated, and slot 2 is waited for
+			resized := make(chan error, 1)
+			go func() { resized <- ResizeSemaphore(w.Ctx, two, semDir, 1) }()
+			pass(time.Second)
+			w.OK(operator.BreakLock(w.Ctx, semDir+"/"+slotName(1), "a test", now))
+			pass(time.Second)
+			p, err := sem.TryAcquire(w.Ctx, SemaphoreOptions{})
+			w.OK(err)
+			if p.Slot() != 1 {
+				t.Errorf("slot %d", p.Slot())
+			}
+			w.OK(permits[2].Release(w.Ctx))
+			if err := <-resized; !errors.Is(err, api.LockLost) || !strings.Contains(err.Error(), "vacated") {
+				t.Errorf("resized: %v", err)
+			}
+			if size := w.Cat(operator, semDir+"/"+turnstileName); size != "3" || p.Context().Err() != nil {
+				t.Errorf("the size is %s, and the slot: %v", size, p.Lock().Err())
+			}
+			w.Lives(two)
+		})
+	}
+}
+
+// A slot whose place something else has taken is a slot less, and no more than that.
+func TestSemaphorePassesOverSpoiltSlots(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		s := NewSemaphore(w.Client("h1"), "/ls/local/s", 3)
+		w.Mkdir(w.Client("h2"), "/ls/local/s")
+		w.Spoil("/ls/local/s/"+slotName(0), "/ls/local/s/"+slotName(1))
+		for range 5 {
+			p, err := s.Acquire(w.Ctx, SemaphoreOptions{})
+			w.OK(err)
+			if p.Slot() != 2 {
+				t.Errorf("slot %d", p.Slot())
+			}
+			if _, err := s.TryAcquire(w.Ctx, SemaphoreOptions{}); !errors.Is(err, api.LockHeld) {
+				t.Errorf("when the other is held: %v", err)
+			}
+			next := make(chan error, 1)
+			go func() {
+				p, err := s.Acquire(w.Ctx, SemaphoreOptions{})
+				if err == nil {
+					err = p.Release(w.Ctx)
+				}
+				next <- err
+			}()
+			pass(verify)
+			w.OK(p.Release(w.Ctx))
+			w.OK(<-next)
+		}
+	})
+}
+
+// Semaphores of one client that wait for more slots than a session has places in queues
+// find each slot that becomes free.
+func TestSemaphoresOfOneClient(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		const semaphores, slots = 20, 10
+		holder, c := w.Client("holder"), w.Client("c")
+		var held []*Permit
+		for i := range semaphores {
+			s := NewSemaphore(holder, fmt.Sprintf("/ls/local/s%02d", i), slots)
+			for range slots {
+				p, err := s.Acquire(w.Ctx, SemaphoreOptions{})
+				w.OK(err)
+				held = append(held, p)
+			}
+		}
+		ctx, cancel := context.WithCancel(w.Ctx)
+		had, done := make(chan int, semaphores), make(chan struct{}, semaphores)
+		for i := range semaphores {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				p, err := NewSemaphore(c, fmt.Sprintf("/ls/local/s%02d", i), slots).Acquire(ctx, SemaphoreOptions{})
+				if err == nil {
+					had <- i
+					_ = p.Release(w.Ctx)
+				}
+			}()
+		}
+		pass(time.Minute)
+		for i := range semaphores {
+			w.OK(held[i*slots+i%slots].Release(w.Ctx))
+		}
+		pass(time.Minute)
+		if len(had) != semaphores {
+			t.Errorf("of %d semaphores with a free slot %d were had", semaphores, len(had))
+		}
+		cancel()
+		for range semaphores {
+			<-done
+		}
+	})
 }

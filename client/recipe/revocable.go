@@ -16,9 +16,9 @@ import (
 //
 // Release it, also after it was lost. Its methods may be called from several goroutines.
 type Revocable struct {
-	hold
+	*held
 	ctx    context.Context //nolint:containedctx // of the work under the lock, as that of client.Lock
-	end    context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 	asked  chan struct{} // closed when reason is set
 	reason string
 	listen sync.WaitGroup // hears requests
@@ -66,8 +66,8 @@ func AcquireRevocable(ctx context.Context, c *client.Client, path string, o Revo
 }
 
 func newRevocable(h *held, notice time.Duration) *Revocable {
-	r := &Revocable{hold: hold{h}, asked: make(chan struct{})}
-	r.ctx, r.end = context.WithCancelCause(h.lock.Context())
+	r := &Revocable{held: h, asked: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(h.lock.Context())
 	r.listen.Go(func() { r.heed(notice) })
 	return r
 }
@@ -75,7 +75,7 @@ func newRevocable(h *held, notice time.Duration) *Revocable {
 // heed waits for a request, and ends the context when notice has passed.
 func (r *Revocable) heed(notice time.Duration) {
 	for {
-		e, err := r.held.handle.Next(r.ctx)
+		e, err := r.handle.Next(r.ctx)
 		if err != nil {
 			return // the lock is gone
 		}
@@ -93,7 +93,7 @@ func (r *Revocable) heed(notice time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		r.end(&api.Error{Code: api.Cancelled, Op: "work under the lock", Path: r.Path(),
+		r.cancel(&api.Error{Code: api.Cancelled, Op: "work under the lock", Path: r.Path(),
 			Message: "another asks for it: " + cmp.Or(r.reason, "it gives no reason")})
 	case <-r.ctx.Done():
 	}
@@ -123,7 +123,7 @@ func (r *Revocable) AskedFor() string {
 // Release releases the lock, and returns as client.Lock.Release does. After
 // Uncertain it goes on in the background; another call waits for it again.
 func (r *Revocable) Release(ctx context.Context) error {
-	r.end(client.LockReleased)
+	r.cancel(client.LockReleased)
 	r.listen.Wait()
-	return r.hold.Release(ctx)
+	return r.held.Release(ctx)
 }

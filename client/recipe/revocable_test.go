@@ -18,9 +18,9 @@ const revocable = "/ls/local/revocable"
 func (w *world) revocableOf(c *client.Client, o RevocableOptions) (got chan *Revocable) {
 	got = make(chan *Revocable, 1)
 	go func() {
-		r, err := AcquireRevocable(w.ctx, c, revocable, o)
+		r, err := AcquireRevocable(w.Ctx, c, revocable, o)
 		if err != nil {
-			w.t.Error(err)
+			w.T.Error(err)
 		}
 		got <- r
 	}()
@@ -32,7 +32,7 @@ func TestHolderLetsGoWhenItIsAsked(t *testing.T) {
 	t.Parallel()
 	const notice = 20 * time.Second
 	inSmallWorld(t, func(w *world) {
-		one, two, three := w.dial("one"), w.dial("two"), w.dial("three")
+		one, two, three := w.Client("one"), w.Client("two"), w.Client("three")
 		first := <-w.revocableOf(one, RevocableOptions{LockDelay: NoLockDelay, Notice: notice})
 		pass(10 * time.Minute)
 		if err := context.Cause(first.Context()); err != nil || first.AskedFor() != "" {
@@ -73,13 +73,13 @@ func TestHolderLetsGoWhenItIsAsked(t *testing.T) {
 				t.Fatal("the lock was taken away before it was released")
 			case <-time.After(time.Second):
 			}
-			w.ok(r.Release(w.ctx))
+			w.OK(r.Release(w.Ctx))
 		}
 		last := <-third
 		if last.AskedFor() != "" || last.Context().Err() != nil {
 			t.Errorf("nobody waits, and it was asked for %q: %v", last.AskedFor(), context.Cause(last.Context()))
 		}
-		w.ok(last.Release(w.ctx))
+		w.OK(last.Release(w.Ctx))
 		if cause := context.Cause(last.Context()); !errors.Is(cause, client.LockReleased) {
 			t.Errorf("after its release it ended with %v", cause)
 		}
@@ -90,12 +90,8 @@ func TestHolderLetsGoWhenItIsAsked(t *testing.T) {
 func TestRequestDuringFailOverIsTold(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		cfg := w.config("holder")
-		cfg.Lease = 30 * time.Second
-		one, err := client.New(w.ctx, cfg)
-		w.ok(err)
-		w.t.Cleanup(func() { end(one) })
-		two := w.dial("two")
+		one := w.Client("holder", func(cfg *client.Config) { cfg.Lease = 30 * time.Second })
+		two := w.Client("two")
 		r := <-w.revocableOf(one, RevocableOptions{LockDelay: NoLockDelay, Notice: time.Second})
 		w.Cut("holder")
 		w.FailOver()
@@ -110,8 +106,8 @@ func TestRequestDuringFailOverIsTold(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Error("the request was not told")
 		}
-		w.ok(r.Release(w.ctx))
-		w.ok((<-next).Release(w.ctx))
+		w.OK(r.Release(w.Ctx))
+		w.OK((<-next).Release(w.Ctx))
 	})
 }
 
@@ -119,16 +115,16 @@ func TestRequestDuringFailOverIsTold(t *testing.T) {
 func TestRevocablesDoNotAskEachOther(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		first := <-w.revocableOf(w.dial("one"), RevocableOptions{LockDelay: NoLockDelay})
-		second := w.revocableOf(w.dial("two"), RevocableOptions{LockDelay: NoLockDelay, Reason: "of its like"})
+		first := <-w.revocableOf(w.Client("one"), RevocableOptions{LockDelay: NoLockDelay})
+		second := w.revocableOf(w.Client("two"), RevocableOptions{LockDelay: NoLockDelay, Reason: "of its like"})
 		pass(10 * time.Minute)
 		if cause := context.Cause(first.Context()); cause != nil {
 			t.Fatalf("one that waits for the lock has ended the work: %v", cause)
 		}
-		c := w.dial("three")
+		c := w.Client("three")
 		restored := make(chan error, 1)
 		go func() {
-			restored <- c.Do(w.ctx, revocable, func(context.Context, *client.Lock) error { return nil }, client.Reason("a restore"))
+			restored <- c.Do(w.Ctx, revocable, func(context.Context, *client.Lock) error { return nil }, client.Reason("a restore"))
 		}()
 		for i, r := range []*Revocable{first, nil} {
 			if r == nil {
@@ -142,9 +138,9 @@ func TestRevocablesDoNotAskEachOther(t *testing.T) {
 			if r.AskedFor() != "a restore" {
 				t.Errorf("holder %d was asked for %q", i, r.AskedFor())
 			}
-			w.ok(r.Release(w.ctx))
+			w.OK(r.Release(w.Ctx))
 		}
-		w.ok(<-restored)
+		w.OK(<-restored)
 	})
 }
 
@@ -152,8 +148,8 @@ func TestRevocablesDoNotAskEachOther(t *testing.T) {
 func TestRevocableLockThatIsLost(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		r := <-w.revocableOf(w.dial("one"), RevocableOptions{LockDelay: NoLockDelay, Notice: time.Hour})
-		next := w.revocableOf(w.dial("two"), RevocableOptions{LockDelay: NoLockDelay, Insist: true})
+		r := <-w.revocableOf(w.Client("one"), RevocableOptions{LockDelay: NoLockDelay, Notice: time.Hour})
+		next := w.revocableOf(w.Client("two"), RevocableOptions{LockDelay: NoLockDelay, Insist: true})
 		<-r.Asked()
 		w.Cut("one")
 		began := time.Now()
@@ -161,9 +157,9 @@ func TestRevocableLockThatIsLost(t *testing.T) {
 		if took := time.Since(began); took > 30*time.Second || r.Err() == nil {
 			t.Errorf("the work ended after %v, with the lock %v", took, r.Err())
 		}
-		_ = r.Release(w.ctx) // it says that the lock was lost
-		w.ok((<-next).Release(w.ctx))
-		if _, err := AcquireRevocable(w.ctx, w.dial("three"), revocable, RevocableOptions{LockDelay: NoLockDelay, Notice: -1}); api.CodeOf(err) != api.InvalidArgument {
+		_ = r.Release(w.Ctx) // it says that the lock was lost
+		w.OK((<-next).Release(w.Ctx))
+		if _, err := AcquireRevocable(w.Ctx, w.Client("three"), revocable, RevocableOptions{LockDelay: NoLockDelay, Notice: -1}); api.CodeOf(err) != api.InvalidArgument {
 			t.Error(err)
 		}
 	})

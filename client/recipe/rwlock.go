@@ -35,10 +35,10 @@ func NewRWLock(c *client.Client, path string, o RWLockOptions) *RWLock {
 }
 
 // ReadLock is the lock, held together with other readers. Release it, also after it was lost.
-type ReadLock struct{ hold }
+type ReadLock struct{ *held }
 
 // WriteLock is the lock, held exclusively. Release it, also after it was lost.
-type WriteLock struct{ hold }
+type WriteLock struct{ *held }
 
 // Lock waits for the lock for writing. If ctx ends first, nothing is held, and the error is DeadlineExceeded
 // or Cancelled and names the holders.
@@ -47,7 +47,7 @@ func (l *RWLock) Lock(ctx context.Context, options ...client.LockOption) (*Write
 	if err != nil {
 		return nil, err
 	}
-	return &WriteLock{hold{h}}, nil
+	return &WriteLock{h}, nil
 }
 
 // TryLock takes the lock for writing if it is free; otherwise the error is LockHeld or LockDelayed.
@@ -56,7 +56,7 @@ func (l *RWLock) TryLock(ctx context.Context, options ...client.LockOption) (*Wr
 	if err != nil {
 		return nil, err
 	}
-	return &WriteLock{hold{h}}, nil
+	return &WriteLock{h}, nil
 }
 
 // RLock waits for the lock for reading, as Lock does.
@@ -65,7 +65,7 @@ func (l *RWLock) RLock(ctx context.Context, options ...client.LockOption) (*Read
 	if err != nil {
 		return nil, err
 	}
-	return &ReadLock{hold{h}}, nil
+	return &ReadLock{h}, nil
 }
 
 // TryRLock takes the lock for reading if no writer has it; otherwise the error is LockHeld or LockDelayed. It
@@ -75,7 +75,7 @@ func (l *RWLock) TryRLock(ctx context.Context, options ...client.LockOption) (*R
 	if err != nil {
 		return nil, err
 	}
-	return &ReadLock{hold{h}}, nil
+	return &ReadLock{h}, nil
 }
 
 func (l *RWLock) take(ctx context.Context, mode api.LockMode, try bool, options []client.LockOption) (*held, error) {
@@ -87,24 +87,3 @@ func (l *RWLock) take(ctx context.Context, mode api.LockMode, try bool, options 
 	}
 	return h, err
 }
-
-type hold struct{ held *held }
-
-// Context is that of the work under the lock; it ends as client.Lock's does.
-func (h hold) Context() context.Context { return h.held.lock.Context() }
-
-// Done is closed when Context ends.
-func (h hold) Done() <-chan struct{} { return h.Context().Done() }
-
-// Err checks the clock, and returns why the lock is unreliable, or nil.
-func (h hold) Err() error { return h.held.lock.Err() }
-
-// Path returns the path of the lock's file.
-func (h hold) Path() string { return h.held.handle.Path() }
-
-// Lock returns the lock, for its sequencer and token. Only Release releases it.
-func (h hold) Lock() *client.Lock { return h.held.lock }
-
-// Release releases the lock, and returns as client.Lock.Release does. After
-// Uncertain it goes on in the background; another call waits for it again.
-func (h hold) Release(ctx context.Context) error { return h.held.release(ctx) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -21,18 +22,18 @@ const rwPath = "/ls/local/rw"
 func TestRWLock(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		a, b := NewRWLock(one, rwPath, RWLockOptions{LockDelay: api.DefaultLockDelay}), NewRWLock(two, rwPath, RWLockOptions{LockDelay: api.DefaultLockDelay})
-		first, err := a.RLock(w.ctx)
-		w.ok(err)
-		second, err := a.RLock(w.ctx) // another of the same client
-		w.ok(err)
-		third, err := b.TryRLock(w.ctx)
-		w.ok(err)
-		if _, err := b.TryLock(w.ctx); !errors.Is(err, api.LockHeld) {
+		first, err := a.RLock(w.Ctx)
+		w.OK(err)
+		second, err := a.RLock(w.Ctx) // another of the same client
+		w.OK(err)
+		third, err := b.TryRLock(w.Ctx)
+		w.OK(err)
+		if _, err := b.TryLock(w.Ctx); !errors.Is(err, api.LockHeld) {
 			t.Errorf("a writer beside readers: %v", err)
 		}
-		w.failOver()
+		w.Succeed()
 		var mu sync.Mutex // guards order
 		var order []string
 		var all sync.WaitGroup
@@ -42,29 +43,29 @@ func TestRWLock(t *testing.T) {
 			order = append(order, what)
 		}
 		all.Go(func() {
-			l, err := b.Lock(w.ctx, client.Reason("a writer"))
+			l, err := b.Lock(w.Ctx, client.Reason("a writer"))
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			note("writer")
 			pass(time.Second)
-			_ = l.Release(w.ctx)
+			_ = l.Release(w.Ctx)
 		})
 		pass(time.Second)
 		all.Go(func() {
-			l, err := a.RLock(w.ctx)
+			l, err := a.RLock(w.Ctx)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			note("reader")
-			_ = l.Release(w.ctx)
+			_ = l.Release(w.Ctx)
 		})
 		pass(time.Second)
-		w.ok(first.Release(w.ctx))
-		w.ok(second.Release(w.ctx))
-		w.ok(third.Release(w.ctx))
+		w.OK(first.Release(w.Ctx))
+		w.OK(second.Release(w.Ctx))
+		w.OK(third.Release(w.Ctx))
 		all.Wait()
 		if fmt.Sprint(order) != "[writer reader]" {
 			t.Errorf("the order is %v", order)
@@ -77,12 +78,10 @@ func TestRWLockRandom(t *testing.T) {
 	t.Parallel()
 	const clients = 6
 	inWorld(t, func(w *world) {
-		s := newStorm(w, clients)
-		writing := newClaims(1)
-		s.left /= 2
+		s := recipetest.NewStorm(w.World, clients, *rounds/2)
 		for i := range clients {
-			s.live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.brief(time.Duration(r.IntN(40_000)) * time.Millisecond)
+			s.Live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.Brief(time.Duration(r.IntN(40_000)) * time.Millisecond)
 				defer cancel()
 				lock := NewRWLock(c, rwPath, RWLockOptions{LockDelay: api.DefaultLockDelay})
 				if r.IntN(3) > 0 {
@@ -90,55 +89,28 @@ func TestRWLockRandom(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					one := writing.join("reader")
-					s.hold(l.Context(), r, "the lock for reading")
-					one.end()
+					s.Hold(l.Context(), r, "the lock", 1)
 					return l.Release(ctx)
 				}
 				l, err := lock.Lock(ctx)
 				if err != nil {
 					return err
 				}
-				one := writing.join("writer")
-				s.hold(l.Context(), r, "the lock for writing")
-				one.end()
+				s.Hold(l.Context(), r, "the lock", clients)
 				return l.Release(ctx)
 			})
 		}
-		s.rage(0)
-		writing.check(t)
-		if writing.total < *rounds/8 { // of half the rounds
-			t.Errorf("only %d holds in %d rounds", writing.total, *rounds/2)
-		}
+		s.Rage(0, *rounds/8)
 	})
-}
-
-// join notes a hold of the one lock by a reader or a writer: a writer is alone.
-func (c *claims) join(as string) *claim {
-	one := c.begin(fmt.Sprintf("%s %d", as, rand.Uint64()))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	readers, writers := 0, 0
-	for what, held := range c.held {
-		if what[0] == 'r' {
-			readers += len(held)
-		} else {
-			writers += len(held)
-		}
-	}
-	if (writers > 1 || writers == 1 && readers > 0) && c.fault == nil {
-		c.fault = fmt.Errorf("%d writers and %d readers at once", writers, readers)
-	}
-	return one
 }
 
 // A Lock whose context ends before its file is open fails with DeadlineExceeded, not with Uncertain: the lock is not held.
 func TestRWLockCutOff(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		lock := NewRWLock(w.dial("h1"), "/ls/local/rw", RWLockOptions{LockDelay: NoLockDelay})
+		lock := NewRWLock(w.Client("h1"), "/ls/local/rw", RWLockOptions{LockDelay: NoLockDelay})
 		w.Cut("h1")
 		defer w.Heal("h1")
-		brief, cancel := context.WithTimeout(w.ctx, time.Second)
+		brief, cancel := context.WithTimeout(w.Ctx, time.Second)
 		defer cancel()
 		for _, err := range []error{second(lock.Lock(brief)), second(lock.TryRLock(brief))} {
 			if !errors.Is(err, api.DeadlineExceeded) || api.CodeOf(err) != api.DeadlineExceeded {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -29,10 +30,10 @@ const MaxSlots = 100
 // and the others wait here. All semaphores of a client share its session's 192 queue places; slots without
 // one are tried every few seconds (client.Handle.Acquire).
 type Semaphore struct {
-	c    *client.Client
-	dir  string
-	n    int
-	door *turnstile
+	c      *client.Client
+	dir    string
+	n      int
+	places chan struct{} // one for each request in the cell's queue
 }
 
 // SemaphoreOptions qualify Acquire and TryAcquire.
@@ -42,58 +43,38 @@ type SemaphoreOptions struct {
 	LockDelay time.Duration
 	// Reason is shown in listings of holders; at most api.MaxReason bytes.
 	Reason string
-	// Weight is how many slots the permit has, 1 to the semaphore's n; 0 is 1.
-	Weight int
 }
-
-func (o SemaphoreOptions) weight() int { return max(o.Weight, 1) }
 
 // NewSemaphore returns a semaphore of n, 1 to MaxSlots, without a call. The first Acquire makes the
 // directory, in an existing one, with its n; then another n is rejected (ResizeSemaphore).
 func NewSemaphore(c *client.Client, dir string, n int) *Semaphore {
-	return &Semaphore{c: c, dir: dir, n: n, door: newTurnstile(c, dir, []byte(strconv.Itoa(n)))}
+	return &Semaphore{c: c, dir: dir, n: n, places: make(chan struct{}, mostQueued)}
 }
 
 // Acquire waits until there is room, first come, first served, and returns a permit. If ctx ends first, the
 // error is DeadlineExceeded or Cancelled, and nothing is held. A directory of another size is
-// InvalidArgument, which names both; so is a weight above the size.
+// InvalidArgument, which names both.
 func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
-	if err := s.fault(o); err != nil {
+	if err := sizeFault("acquire", s.n, s.dir); err != nil {
 		return nil, err
 	}
-	for {
-		p, lost, err := s.inTurn(ctx, o)
-		if !lost {
-			return p, err
-		}
-	}
-}
-
-// inTurn waits for its turn, and for a permit. It reports whether the turn was lost before.
-func (s *Semaphore) inTurn(ctx context.Context, o SemaphoreOptions) (p *Permit, lost bool, err error) {
-	agree := func(h *client.Handle) error { return s.agree(ctx, h) }
-	h, turn, err := s.door.enterTurn(ctx, o.Reason, agree)
+	h, err := s.enter(ctx, o.Reason, s.agree)
 	if err != nil {
-		return nil, false, ended(ctx, err, "acquire", s.dir)
+		return nil, ended(ctx, err, "acquire", s.dir)
 	}
-	defer s.door.leave(ctx, h)
-	p, lost, err = s.take(ctx, turn, o)
-	if lost {
-		return nil, true, nil
-	}
-	p, err = s.confirm(ctx, p, err, agree(h))
-	return p, false, err
+	defer s.leave(ctx, h)
+	p, err := s.take(ctx, o)
+	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
-// TryAcquire returns a permit if slots are free. It does not queue, and may overtake waiters, except the one
-// whose turn it is. If too few are free, it is LockHeld, with the other holders; if some are not held but
-// delayed, LockDelayed, with the shortest delay. Of two simultaneous attempts at several, neither may
-// succeed.
+// TryAcquire returns a permit if a slot is free. It does not queue, and may overtake waiters, except the one
+// whose turn it is. If none is free, it is LockHeld, with the other holders; if some are not held but
+// delayed, LockDelayed, with the shortest delay.
 func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
-	if err := s.fault(o); err != nil {
+	if err := sizeFault("acquire", s.n, s.dir); err != nil {
 		return nil, err
 	}
-	h, err := s.door.open(ctx)
+	h, err := s.open(ctx)
 	if err != nil {
 		return nil, ended(ctx, err, "try to acquire", s.dir)
 	}
@@ -101,15 +82,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	if err := s.agree(ctx, h); err != nil {
 		return nil, err
 	}
-	mine, taken, err := s.trySlots(ctx, nil, o)
-	leaveSlots(ctx, taken)
-	var p *Permit
-	if err == nil {
-		p = s.permit(mine)
-	} else {
-		//mutant: /* nothing */ //by TestSemaphoreOfWeight of ./client/recipe
-		letGo(ctx, mine)
-	}
+	p, taken, err := s.trySlots(ctx, o)
+	leave(ctx, slices.Collect(maps.Values(taken))...)
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
@@ -126,13 +100,6 @@ func (s *Semaphore) confirm(ctx context.Context, p *Permit, err, disagree error)
 		return nil, ended(ctx, disagree, "acquire", s.dir)
 	}
 	return p, nil
-}
-
-func (s *Semaphore) fault(o SemaphoreOptions) error {
-	if o.Weight < 0 || o.Weight > s.n && s.n > 0 {
-		return &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: s.dir, Message: fmt.Sprintf("a permit of %d slots, of a semaphore of %d; want 1 to %d, or 0 for 1", o.Weight, s.n, s.n)}
-	}
-	return sizeFault("acquire", s.n, s.dir)
 }
 
 func sizeFault(op string, n int, dir string) error {
@@ -176,11 +143,11 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		return err
 	}
 	s := NewSemaphore(c, dir, n)
-	h, err := s.door.enter(ctx, fmt.Sprintf("resize to %d", n), func(*client.Handle) error { return nil })
+	h, err := s.enter(ctx, fmt.Sprintf("resize to %d", n), nil)
 	if err != nil {
 		return ended(ctx, err, "resize", dir)
 	}
-	defer s.door.leave(ctx, h)
+	defer s.leave(ctx, h)
 	was, stat, err := readSize(ctx, h)
 	if err != nil {
 		return err

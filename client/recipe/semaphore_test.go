@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -24,21 +25,21 @@ const semDir = "/ls/local/sem"
 func TestSemaphore(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		a, b := NewSemaphore(one, semDir, 2), NewSemaphore(two, semDir, 2)
-		first, err := a.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "first"})
-		w.ok(err)
-		second, err := b.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "second"})
-		w.ok(err)
+		first, err := a.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "first"})
+		w.OK(err)
+		second, err := b.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "second"})
+		w.OK(err)
 		if first.Slot() == second.Slot() || first.Slot()+second.Slot() != 1 {
 			t.Errorf("slots %d and %d", first.Slot(), second.Slot())
 		}
-		_, err = a.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+		_, err = a.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) != 2 {
 			t.Errorf("a third: %v", err)
 		}
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		if p, err := b.Acquire(ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("Acquire until the deadline: %v, %v", p, err)
 		}
@@ -48,27 +49,27 @@ func TestSemaphore(t *testing.T) {
 		for i := range 4 {
 			sem := []*Semaphore{a, b}[i%2]
 			waits.Go(func() {
-				p, err := sem.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+				p, err := sem.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				order = append(order, i)
 				pass(time.Second)
-				if err := p.Release(w.ctx); err != nil {
+				if err := p.Release(w.Ctx); err != nil {
 					t.Error(err)
 				}
 			})
 			pass(time.Second)
 		}
-		w.failOver()
+		w.Succeed()
 		pass(10 * time.Second)
 		if len(order) > 0 {
 			t.Errorf("%v were let in", order)
 		}
 		// One waits for the slots, and the others for him.
-		locks, err := one.Cell().Locks(w.ctx, semDir)
-		w.ok(err)
+		locks, err := one.Cell().Locks(w.Ctx, semDir)
+		w.OK(err)
 		for _, l := range locks {
 			want := map[bool]int{true: 3, false: 1}[strings.HasSuffix(l.Path, turnstileName)]
 			if len(l.Waiters) != want {
@@ -78,7 +79,7 @@ func TestSemaphore(t *testing.T) {
 				t.Errorf("%s is held by %+v", l.Path, l.Holders)
 			}
 		}
-		w.ok(first.Release(w.ctx))
+		w.OK(first.Release(w.Ctx))
 		waits.Wait()
 		if fmt.Sprint(order) != "[0 1 2 3]" {
 			t.Errorf("the order is %v", order)
@@ -86,8 +87,8 @@ func TestSemaphore(t *testing.T) {
 		if second.Context().Err() != nil {
 			t.Error(context.Cause(second.Context()))
 		}
-		w.ok(second.Release(w.ctx))
-		if _, err := NewSemaphore(one, semDir, 3).Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "made for 3, and the directory says 2") {
+		w.OK(second.Release(w.Ctx))
+		if _, err := NewSemaphore(one, semDir, 3).Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "made for 3, and the directory says 2") {
 			t.Errorf("another size: %v", err)
 		}
 	})
@@ -97,28 +98,25 @@ func TestSemaphore(t *testing.T) {
 func TestSemaphoreOfMany(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		sem := NewSemaphore(w.dial("h1"), semDir, 2)
-		model := newClaims(2)
+		sem := NewSemaphore(w.Client("h1"), semDir, 2)
+		model := recipetest.NewClaims(2)
 		const many = api.MaxOutstanding + 10
 		var all sync.WaitGroup
 		for range many {
 			all.Go(func() {
-				p, err := sem.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+				p, err := sem.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				c := model.begin("the semaphore")
+				end := model.Begin("the semaphore", 1)
 				runtime.Gosched()
-				c.end()
-				_ = p.Release(w.ctx)
+				end()
+				_ = p.Release(w.Ctx)
 			})
 		}
 		all.Wait()
-		model.check(t)
-		if model.total != many {
-			t.Errorf("%d were let in", model.total)
-		}
+		model.Check(t, many)
 	})
 }
 
@@ -126,12 +124,12 @@ func TestSemaphoreOfMany(t *testing.T) {
 func TestSemaphoreHolderDies(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
-		p, err := NewSemaphore(one, semDir, 1).Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
-		w.ok(err)
+		one, two := w.Client("h1"), w.Client("h2")
+		p, err := NewSemaphore(one, semDir, 1).Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+		w.OK(err)
 		got := make(chan time.Time)
 		go func() {
-			if _, err := NewSemaphore(two, semDir, 1).Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil {
+			if _, err := NewSemaphore(two, semDir, 1).Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil {
 				t.Error(err)
 			}
 			got <- time.Now()
@@ -152,21 +150,21 @@ func TestSemaphoreHolderDies(t *testing.T) {
 func TestSemaphoreResize(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
+		c := w.Client("h1")
 		old := NewSemaphore(c, semDir, 3)
 		var permits []*Permit
 		for range 3 {
-			p, err := old.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
-			w.ok(err)
+			p, err := old.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+			w.OK(err)
 			permits = append(permits, p)
 		}
 		slices.SortFunc(permits, func(a, b *Permit) int { return a.Slot() - b.Slot() })
 		resized := make(chan error, 1)
-		go func() { resized <- ResizeSemaphore(w.ctx, c, semDir, 1) }()
+		go func() { resized <- ResizeSemaphore(w.Ctx, c, semDir, 1) }()
 		pass(time.Second)
 		stuck := make(chan error, 1)
 		go func() {
-			_, err := old.Acquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+			_, err := old.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
 			stuck <- err
 		}()
 		for _, p := range permits {
@@ -176,19 +174,19 @@ func TestSemaphoreResize(t *testing.T) {
 			case <-time.After(time.Second):
 			}
 			if p.Slot() > 0 {
-				w.ok(p.Release(w.ctx))
+				w.OK(p.Release(w.Ctx))
 			}
 		}
-		w.ok(<-resized)
+		w.OK(<-resized)
 		if err := <-stuck; !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("one of the former size: %v", err)
 		}
 		now := NewSemaphore(c, semDir, 1)
-		if _, err := now.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.LockHeld) {
+		if _, err := now.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.LockHeld) {
 			t.Errorf("the slot that remains: %v", err)
 		}
-		w.ok(ResizeSemaphore(w.ctx, c, semDir, 2))
-		if p, err := NewSemaphore(c, semDir, 2).TryAcquire(w.ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil || p.Slot() != 1 {
+		w.OK(ResizeSemaphore(w.Ctx, c, semDir, 2))
+		if p, err := NewSemaphore(c, semDir, 2).TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil || p.Slot() != 1 {
 			t.Errorf("the slot that is new: %v, %v", p, err)
 		}
 	})
@@ -199,10 +197,10 @@ func TestSemaphoreRandom(t *testing.T) {
 	t.Parallel()
 	const n, clients = 3, 7
 	inWorld(t, func(w *world) {
-		s := newStorm(w, n)
+		s := recipetest.NewStorm(w.World, n, *rounds)
 		for i := range clients {
-			s.live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
+			s.Live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
 				defer cancel()
 				sem := NewSemaphore(c, semDir, n)
 				acquire := sem.Acquire
@@ -213,13 +211,10 @@ func TestSemaphoreRandom(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				s.hold(p.Context(), r, "the semaphore")
+				s.Hold(p.Context(), r, "the semaphore", 1)
 				return p.Release(ctx)
 			})
 		}
-		s.rage(0)
-		if s.model.total < *rounds/4 {
-			t.Errorf("only %d holds in %d rounds", s.model.total, *rounds)
-		}
+		s.Rage(0, *rounds/4)
 	})
 }

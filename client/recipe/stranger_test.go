@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,14 +15,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// read opens a file and keeps it open.
-func (w *world) read(c *client.Client, path string) *client.Handle {
-	w.t.Helper()
-	h, err := c.Open(w.ctx, path, client.OpenOptions{Read: true})
-	w.ok(err)
-	return h
-}
-
 // A candidate that has died holds up nobody for longer than a lease, also if somebody has its file open.
 func TestDeadCandidateIsRead(t *testing.T) {
 	t.Parallel()
@@ -31,18 +22,18 @@ func TestDeadCandidateIsRead(t *testing.T) {
 		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
 		high, low := w.campaign("high", CampaignOptions{LockDelay: NoLockDelay, Priority: 10}), w.campaign("low", CampaignOptions{LockDelay: NoLockDelay})
 		pass(time.Second)
-		reader := w.dial("reader")
-		defer leave(w.ctx, w.read(reader, candidatesOf(office)+"/high"))
-		w.ok(p.Resign(w.ctx))
+		reader := w.Client("reader")
+		defer leave(w.Ctx, w.Read(reader, candidatesOf(office)+"/high"))
+		w.OK(p.Resign(w.Ctx))
 		p = w.primary(high)
 		second := w.campaign("second", CampaignOptions{LockDelay: NoLockDelay, Priority: 9})
 		pass(time.Second)
-		defer leave(w.ctx, w.read(reader, candidatesOf(office)+"/second"))
+		defer leave(w.Ctx, w.Read(reader, candidatesOf(office)+"/second"))
 		w.waits(second, low)
 		w.Expire(second.Session())
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 		pass(verify + time.Second)
-		if list, err := Candidates(w.ctx, reader, office); err != nil || !strings.Contains(summary(list), "second") {
+		if list, err := Candidates(w.Ctx, reader, office); err != nil || !strings.Contains(summary(list), "second") {
 			t.Errorf("the file of the dead is not there: %v %v", summary(list), err)
 		}
 		p = w.primary(low)
@@ -58,52 +49,18 @@ func TestDeadCandidateIsRead(t *testing.T) {
 	})
 }
 
-// A participant that has died holds up nobody for longer than a lease, whether they leave or come, also if
-// somebody has its file open.
-func TestDeadParticipantIsRead(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		reader, four, five := w.dial("reader"), w.dial("h4"), w.dial("h5")
-		for _, leaves := range []bool{true, false} {
-			one, two := w.dial("h1"), w.dial("h2")
-			passes := w.party(2, one, two)
-			for _, p := range passes {
-				if p == nil {
-					t.Fatal("the round before is not over")
-				}
-				defer leave(w.ctx, w.read(reader, partyDir+"/"+p.name))
-			}
-			w.Expire(one.Session())
-			ctx, cancel := w.brief(verify + time.Second)
-			if leaves {
-				if err := passes[1].Leave(ctx); err != nil {
-					t.Errorf("Leave: %v", err)
-				}
-			} else {
-				w.Expire(two.Session())
-				began := time.Now()
-				w.party(2, four, five)
-				if took := time.Since(began); took > verify+time.Second {
-					t.Errorf("Enter took %v", took)
-				}
-			}
-			cancel()
-		}
-	})
-}
-
 // Files that are no candidate's count for nothing: permanent ones, and those that may not be read.
 func TestFilesAmongCandidates(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		operator := w.dial("operator")
-		w.mkdir(operator, candidatesOf(office))
-		w.put(operator, candidatesOf(office)+"/left", fmt.Sprintf(`{"session":%q,"priority":5}`, operator.Session()))
-		w.put(operator, "/ls/local/acl/nobody", "operator\n")
+		operator := w.Client("operator")
+		w.Mkdir(operator, candidatesOf(office))
+		w.Put(operator, candidatesOf(office)+"/left", fmt.Sprintf(`{"session":%q,"priority":5}`, operator.Session()))
+		w.Put(operator, "/ls/local/acl/nobody", "operator\n")
 		hide := func(name string) {
-			h, err := operator.Open(w.ctx, candidatesOf(office)+"/"+name, client.OpenOptions{Read: true, Create: client.File, Contents: []byte("web1:80"), ACL: api.ACL{Read: "nobody"}})
-			w.ok(err)
-			w.ok(h.Close(w.ctx))
+			h, err := operator.Open(w.Ctx, candidatesOf(office)+"/"+name, client.OpenOptions{Read: true, Create: client.File, Contents: []byte("web1:80"), ACL: api.ACL{Read: "nobody"}})
+			w.OK(err)
+			w.OK(h.Close(w.Ctx))
 		}
 		hide("hidden")
 		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
@@ -115,22 +72,22 @@ func TestFilesAmongCandidates(t *testing.T) {
 			t.Error("the primary is not asked to make room")
 		}
 		w.waits(second)
-		list, err := Candidates(w.ctx, second.Client, office)
+		list, err := Candidates(w.Ctx, second.Client, office)
 		if err != nil || summary(list) != "first! second:1" {
 			t.Errorf("%s %v", summary(list), err)
 		}
-		if err := Nominate(w.ctx, second.Client, office, "left"); !errors.Is(err, api.NotFound) {
+		if err := Nominate(w.Ctx, second.Client, office, "left"); !errors.Is(err, api.NotFound) {
 			t.Errorf("a permanent file was chosen: %v", err)
 		}
-		members, err := Members(w.ctx, second.Client, candidatesOf(office))
+		members, err := Members(w.Ctx, second.Client, candidatesOf(office))
 		if err != nil || len(members) != 2 {
 			t.Errorf("%v %v", members, err)
 		}
-		ends, err := Lookup(w.ctx, second.Client, candidatesOf(office))
+		ends, err := Lookup(w.Ctx, second.Client, candidatesOf(office))
 		if err != nil || len(ends) == 0 || addresses(ends) == "" || strings.Contains(addresses(ends), "web1") {
 			t.Errorf("%v %v", ends, err)
 		}
-		w.ok(p.Resign(w.ctx))
+		w.OK(p.Resign(w.Ctx))
 		w.primary(second)
 	})
 }
@@ -140,7 +97,7 @@ func TestEphemeralEndpoint(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		const svc = "/ls/local/svc"
-		reader := w.dial("reader")
+		reader := w.Client("reader")
 		seen := w.endpoints(reader, svc)
 		expect := func(what, want string) {
 			t.Helper()
@@ -149,32 +106,32 @@ func TestEphemeralEndpoint(t *testing.T) {
 			}
 		}
 		serve := func(host string) (*client.Client, *client.Handle) {
-			c := w.dial(host)
-			h, err := c.Open(w.ctx, svc, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte(host + ":80")})
-			w.ok(err)
+			c := w.Client(host)
+			h, err := c.Open(w.Ctx, svc, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte(host + ":80")})
+			w.OK(err)
 			return c, h
 		}
 		expect("nothing", "")
 		a, _ := serve("a")
 		expect("a", "a:80*0")
-		w.put(a, "/ls/local/other", "a neighbour")
+		w.Put(a, "/ls/local/other", "a neighbour")
 		expect("a neighbour", "")
 		w.Expire(a.Session())
 		expect("a is dead", "")
 		b, h := serve("b")
 		expect("b", "b:80*0")
-		_, err := h.SetContents(w.ctx, []byte("b:81"))
-		w.ok(err)
+		_, err := h.SetContents(w.Ctx, []byte("b:81"))
+		w.OK(err)
 		expect("another port", "b:81*0")
-		w.failOver()
+		w.Succeed()
 		expect("a fail-over", "")
-		w.ok(h.Close(w.ctx))
+		w.OK(h.Close(w.Ctx))
 		expect("b has gone", "")
-		w.put(b, svc, "c:80")
+		w.Put(b, svc, "c:80")
 		expect("a permanent file", "c:80*0")
-		w.rm(b, svc)
-		w.mkdir(b, svc)
-		w.put(b, svc+"/d", "d:80")
+		w.Rm(b, svc)
+		w.Mkdir(b, svc)
+		w.Put(b, svc+"/d", "d:80")
 		if sets := seen(); len(sets) == 0 || sets[len(sets)-1] != "d:80*0" {
 			t.Errorf("a directory: %q", sets)
 		}
@@ -186,41 +143,25 @@ func TestFollowTheDying(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		const svc = "/ls/local/svc"
-		owner, reader, cacher := w.dial("owner"), w.dial("reader"), w.dial("cacher")
-		_, err := owner.Open(w.ctx, svc, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("a:80")})
-		w.ok(err)
+		owner, reader, cacher := w.Client("owner"), w.Client("reader"), w.Client("cacher")
+		_, err := owner.Open(w.Ctx, svc, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("a:80")})
+		w.OK(err)
 		for range 3 { // and so the cache is in use, under a lease that the removal waits for
-			w.cat(cacher, svc)
+			w.Cat(cacher, svc)
 			synctest.Wait()
 		}
-		list := w.read(cacher, path.Dir(svc))
-		_, err = list.ReadDir(w.ctx)
-		w.ok(err)
+		list := w.Read(cacher, path.Dir(svc))
+		_, err = list.ReadDir(w.Ctx)
+		w.OK(err)
 		w.Cut("cacher")
 		w.Expire(owner.Session())
-		if _, err := reader.Open(w.ctx, svc, client.OpenOptions{Read: true}); !errors.Is(err, api.Exists) {
+		if _, err := reader.Open(w.Ctx, svc, client.OpenOptions{Read: true}); !errors.Is(err, api.Exists) {
 			t.Fatalf("it is not being removed: %v", err)
 		}
-		var sets []string
-		ctx, cancel := w.brief(time.Minute)
-		defer cancel()
-		var running sync.WaitGroup
-		running.Go(func() {
-			for list, err := range WatchEndpoints(ctx, reader, svc) {
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Errorf("watch: %v", err)
-					}
-					return
-				}
-				sets = append(sets, addresses(list))
-			}
-		})
+		seen := w.endpoints(reader, svc)
 		pass(30 * time.Second)
-		w.put(reader, svc, "b:80")
-		running.Wait()
-		synctest.Wait()
-		if got := strings.Join(sets, ", "); got != ", b:80*0" {
+		w.Put(reader, svc, "b:80")
+		if got := strings.Join(seen(), ", "); got != ", b:80*0" {
 			t.Errorf("%q", got)
 		}
 	})
@@ -230,27 +171,27 @@ func TestFollowTheDying(t *testing.T) {
 func TestEphemeralIsRefused(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c, reader := w.dial("owner"), w.dial("reader")
-		w.mkdir(c, path.Dir(configPath))
+		c, reader := w.Client("owner"), w.Client("reader")
+		w.Mkdir(c, path.Dir(configPath))
 		for _, file := range []string{office, configPath} {
-			_, err := c.Open(w.ctx, file, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("1")})
-			w.ok(err)
+			_, err := c.Open(w.Ctx, file, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("1")})
+			w.OK(err)
 		}
-		for _, err := range Observe(w.ctx, reader, office) {
+		for _, err := range Observe(w.Ctx, reader, office) {
 			if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "ephemeral") {
 				t.Fatalf("Observe: %v", err)
 			}
 		}
-		ctx, cancel := w.brief(time.Minute)
+		ctx, cancel := w.Brief(time.Minute)
 		defer cancel()
-		_, err := WatchConfig(ctx, w.config("h1"), configPath, number, ConfigFileOptions[int]{})
+		_, err := WatchConfig(ctx, w.ConfigOf("h1"), configPath, number, ConfigFileOptions[int]{})
 		if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "ephemeral") || ctx.Err() != nil {
 			t.Errorf("WatchConfig: %v", err)
 		}
 		w.Expire(c.Session())
 		pass(time.Second)
 		for _, file := range []string{office, configPath} {
-			if _, err := reader.Open(w.ctx, file, client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
+			if _, err := reader.Open(w.Ctx, file, client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 				t.Errorf("%s is there: %v", file, err)
 			}
 		}

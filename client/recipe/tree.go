@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -29,14 +30,15 @@ const (
 // a handle of the session, which has api.MaxHandles. Close waits for the goroutines. Its methods may be
 // called from several goroutines.
 type Tree struct {
-	path    string
-	o       TreeOptions
-	upkeep        // its mutex guards all below, and the twigs; loaded: the tree was once complete
-	root    *twig // nil: no such directory
-	nodes   int
-	bytes   int
-	changed chan struct{} // closed and replaced at each change
-	behind  int           // directories, changed or new, without a look since
+	path  string
+	o     TreeOptions
+	reads chan struct{} // one for each node that is being opened
+
+	upkeep       // its mutex guards all below, and the twigs; loaded: the tree was once complete
+	top    *twig // which has the directory, if it exists, under the name "."
+	nodes  int
+	bytes  int
+	behind map[*limb]bool // directories, changed or new, without a look since
 }
 
 // TreeNode is a file or a directory of a Tree, in one version.
@@ -90,42 +92,17 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 	if o.MaxNodes < 0 || o.MaxBytes < 0 {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "watch", Path: dir, Message: fmt.Sprintf("MaxNodes is %d and MaxBytes %d; neither can be negative, and 0 is the default", o.MaxNodes, o.MaxBytes)}
 	}
-	if o.MaxNodes == 0 {
-		o.MaxNodes = DefaultTreeNodes
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultTreeBytes
-	}
-	t := &Tree{path: p.String(), o: o, upkeep: newUpkeep(), changed: make(chan struct{})}
-	if err := t.begin(ctx, from, t, "tree", dir); err != nil {
+	o.MaxNodes, o.MaxBytes = cmp.Or(o.MaxNodes, DefaultTreeNodes), cmp.Or(o.MaxBytes, DefaultTreeBytes)
+	t := newTree(p.String(), o)
+	if err := t.begin(ctx, from, t.follow, "tree", dir); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-func (t *Tree) enter(c *client.Client) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.c, t.behind = c, 0
-	t.broadcast()
-}
-
-// fail reports an error, and whether the tree was once complete.
-func (t *Tree) fail(err error) (loaded bool) {
-	t.mu.Lock()
-	loaded, t.err = t.loaded, err
-	t.broadcast()
-	t.mu.Unlock()
-	if t.o.OnError != nil {
-		t.o.OnError(err)
-	}
-	return loaded
-}
-
-// broadcast reports a change. Tree.mu is held.
-func (t *Tree) broadcast() {
-	close(t.changed)
-	t.changed = make(chan struct{})
+func newTree(path string, o TreeOptions) *Tree {
+	return &Tree{path: path, o: o, reads: make(chan struct{}, mostReads), upkeep: newUpkeep(o.OnError),
+		top: &twig{below: map[string]*twig{}}, behind: map[*limb]bool{}}
 }
 
 // Get returns a node by its name below the directory, such as "web/limits", and whether it exists. "." is the
@@ -133,7 +110,7 @@ func (t *Tree) broadcast() {
 func (t *Tree) Get(name string) (TreeNode, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at := t.root
+	at := t.top.below["."]
 	if name != "." {
 		for part := range strings.SplitSeq(name, "/") {
 			if at == nil {
@@ -152,34 +129,29 @@ func (t *Tree) Get(name string) (TreeNode, bool) {
 // before its contents. It makes no call.
 func (t *Tree) All() iter.Seq2[string, TreeNode] {
 	return func(yield func(string, TreeNode) bool) {
-		for _, one := range t.list() {
+		type named struct {
+			name string
+			node TreeNode
+		}
+		var list []named
+		var add func(name, prefix string, at *twig)
+		add = func(name, prefix string, at *twig) {
+			list = append(list, named{name, at.node})
+			for _, part := range slices.Sorted(maps.Keys(at.below)) {
+				add(prefix+part, prefix+part+"/", at.below[part])
+			}
+		}
+		t.mu.Lock()
+		if root := t.top.below["."]; root != nil {
+			add(".", "", root)
+		}
+		t.mu.Unlock()
+		for _, one := range list {
 			if !yield(one.name, one.node) {
 				return
 			}
 		}
 	}
-}
-
-type named struct {
-	name string
-	node TreeNode
-}
-
-func (t *Tree) list() []named {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	list := make([]named, 0, t.nodes)
-	var add func(name, prefix string, at *twig)
-	add = func(name, prefix string, at *twig) {
-		list = append(list, named{name, at.node})
-		for _, part := range slices.Sorted(maps.Keys(at.below)) {
-			add(prefix+part, prefix+part+"/", at.below[part])
-		}
-	}
-	if t.root != nil {
-		add(".", "", t.root)
-	}
-	return list
 }
 
 // Size returns the number of nodes, the directory itself included, and of bytes of contents.
@@ -205,8 +177,8 @@ func (t *Tree) Changed() <-chan struct{} {
 func (t *Tree) Fresh() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	//mutant: return t.err == nil && t.behind == 0 && t.c != nil //by TestTree of ./client/recipe
-	return t.err == nil && t.behind == 0 && t.c != nil && t.c.Left() > 0
+	//mutant: return t.err == nil && len(t.behind) == 0 && t.c != nil //by TestTree of ./client/recipe
+	return t.err == nil && len(t.behind) == 0 && t.c != nil && t.c.Left() > 0
 }
 
 // Err returns why the last attempt to update the Tree failed; nil when it is up to date again, and while it
@@ -221,15 +193,12 @@ func (t *Tree) Err() error {
 // Its nodes stay, and are not Fresh.
 func (t *Tree) Close() { t.end() }
 
-// set keeps a node under a name, "." or one in a directory. The error is TooLarge.
+// set keeps a node under a name in a directory. The error is TooLarge.
 func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	node.Stat.Lock, node.Stat.Children = 0, 0
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.root
-	if in != nil {
-		old = in.below[name]
-	}
+	old := in.below[name]
 	nodes, bytes := count(old)
 	at := &twig{node: node}
 	if old != nil && old.node.Stat.Kind == node.Stat.Kind && old.node.Stat.Instance == node.Stat.Instance {
@@ -247,11 +216,7 @@ func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	if at.below == nil && node.Stat.Kind == api.Directory {
 		at.below = map[string]*twig{}
 	}
-	if in != nil {
-		in.below[name] = at
-	} else {
-		t.root = at
-	}
+	in.below[name] = at
 	t.nodes, t.bytes = nodes, bytes
 	t.broadcast()
 	return at, nil
@@ -265,27 +230,17 @@ func (t *Tree) bounds(nodes, bytes int) error {
 		Message: fmt.Sprintf("there are at least %d nodes with %d bytes of contents below it; a tree of %d and %d bytes is kept", nodes, bytes, t.o.MaxNodes, t.o.MaxBytes)}
 }
 
-// clear removes the node of a name, or a whole directory.
-func (t *Tree) clear(in *twig, names ...string) {
+// retain removes the nodes of a directory, with all below them, unless keep, if any, says otherwise.
+func (t *Tree) retain(in *twig, keep func(name string, node TreeNode) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, name := range names {
-		old := in.below[name]
-		if old == nil {
+	for name, old := range in.below {
+		if keep != nil && keep(name, old.node) {
 			continue
 		}
 		nodes, bytes := count(old)
 		delete(in.below, name)
 		t.nodes, t.bytes = t.nodes-nodes, t.bytes-bytes
-		t.broadcast()
-	}
-}
-
-func (t *Tree) fell() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.root != nil {
-		t.root, t.nodes, t.bytes = nil, 0, 0
 		t.broadcast()
 	}
 }

@@ -13,9 +13,9 @@ import (
 func TestTreeOfWhatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("writer")
-		w.mkdir(c, treeDir)
-		w.put(c, treeDir+"/stays", "1")
+		c := w.Client("writer")
+		w.Mkdir(c, treeDir)
+		w.Put(c, treeDir+"/stays", "1")
 		over, churned := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(churned)
@@ -25,20 +25,20 @@ func TestTreeOfWhatComesAndGoes(t *testing.T) {
 					return
 				case <-time.After(20 * time.Millisecond):
 				}
-				if _, err := c.Put(w.ctx, fmt.Sprint(treeDir, "/", n), nil); err != nil {
+				if _, err := c.Put(w.Ctx, fmt.Sprint(treeDir, "/", n), nil); err != nil {
 					t.Error(err)
 				}
 				if n >= 20 {
-					if err := c.Delete(w.ctx, fmt.Sprint(treeDir, "/", n-20)); err != nil {
+					if err := c.Delete(w.Ctx, fmt.Sprint(treeDir, "/", n-20)); err != nil {
 						t.Error(err)
 					}
 				}
 			}
 		}()
 		w.Slow("h1", 150*time.Millisecond)
-		cfg := w.config("h1")
+		cfg := w.ConfigOf("h1")
 		cfg.NoCache = true // nobody waits for the slow host
-		ctx, cancel := w.brief(30 * time.Second)
+		ctx, cancel := w.Brief(30 * time.Second)
 		defer cancel()
 		tree, err := WatchTree(ctx, cfg, treeDir, TreeOptions{})
 		if err == nil {
@@ -58,7 +58,7 @@ func TestTreeOfWhatComesAndGoes(t *testing.T) {
 		}
 		close(over)
 		<-churned
-		w.ok(err)
+		w.OK(err)
 	})
 }
 
@@ -66,9 +66,8 @@ func TestTreeOfWhatComesAndGoes(t *testing.T) {
 func TestTreeWaitsForWhoIsStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tree := &Tree{upkeep: newUpkeep(), changed: make(chan struct{})}
-		g := &growth{t: tree}
-		old := g.newLimb("/ls/local/tree/d", nil)
+		tree := newTree(treeDir, TreeOptions{})
+		old := newLimb(tree, nil, nil, treeDir+"/d", nil)
 		stopped := make(chan struct{})
 		old.stop = func() { close(stopped) }
 		go func() {
@@ -80,8 +79,8 @@ func TestTreeWaitsForWhoIsStopped(t *testing.T) {
 		}()
 		endLimbs([]*limb{old})
 		<-old.done
-		if tree.behind != 0 {
-			t.Errorf("%d directories are behind, and nobody follows them", tree.behind)
+		if n := len(tree.behind); n != 0 {
+			t.Errorf("%d directories are behind, and nobody follows them", n)
 		}
 	})
 }
@@ -90,17 +89,17 @@ func TestTreeWaitsForWhoIsStopped(t *testing.T) {
 func TestCloseEndsTheSession(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("writer")
-		w.mkdir(c, treeDir)
-		w.put(c, treeDir+"/n", "1")
+		c := w.Client("writer")
+		w.Mkdir(c, treeDir)
+		w.Put(c, treeDir+"/n", "1")
 		w.Slow("h1", 100*time.Millisecond)
-		tree, err := WatchTree(w.ctx, w.config("h1"), treeDir, TreeOptions{})
-		w.ok(err)
-		file, err := WatchConfig(w.ctx, w.config("h1"), treeDir+"/n", number, ConfigFileOptions[int]{})
-		w.ok(err)
+		tree, err := WatchTree(w.Ctx, w.ConfigOf("h1"), treeDir, TreeOptions{})
+		w.OK(err)
+		file, err := WatchConfig(w.Ctx, w.ConfigOf("h1"), treeDir+"/n", number, ConfigFileOptions[int]{})
+		w.OK(err)
 		for n, one := range []interface{ Close() }{tree, file} {
 			one.Close()
-			if list, err := c.Cell().Sessions(w.ctx); err != nil || len(list) != 2-n {
+			if list, err := c.Cell().Sessions(w.Ctx); err != nil || len(list) != 2-n {
 				t.Errorf("%d sessions, %v", len(list), err)
 			}
 		}

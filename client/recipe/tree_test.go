@@ -3,7 +3,6 @@
 package recipe
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,16 +19,16 @@ const treeDir = "/ls/local/tree"
 
 // grow watches a tree on a host until the end of the test.
 func (w *world) grow(from client.Sessions, o TreeOptions) *Tree {
-	w.t.Helper()
-	t, err := WatchTree(w.ctx, from, treeDir, o)
-	w.ok(err)
-	w.t.Cleanup(t.Close)
+	w.T.Helper()
+	t, err := WatchTree(w.Ctx, from, treeDir, o)
+	w.OK(err)
+	w.T.Cleanup(t.Close)
 	return t
 }
 
 // shows fails the test unless the tree has those nodes, and is as fresh, once everything has come to rest.
 func (w *world) shows(t *Tree, want string, fresh bool) {
-	w.t.Helper()
+	w.T.Helper()
 	pass(time.Second)
 	var list []string
 	nodes, bytes := 0, 0
@@ -45,15 +44,15 @@ func (w *world) shows(t *Tree, want string, fresh bool) {
 			text += "=" + string(node.Contents)
 		}
 		if got, ok := t.Get(name); !ok || !got.equal(node) {
-			w.t.Errorf("Get(%s): %+v, %v", name, got, ok)
+			w.T.Errorf("Get(%s): %+v, %v", name, got, ok)
 		}
 		list = append(list, text)
 	}
 	if got := strings.Join(list, " "); got != want || t.Fresh() != fresh {
-		w.t.Errorf("the tree is %q, fresh %v (%v); want %q, %v", got, t.Fresh(), t.Err(), want, fresh)
+		w.T.Errorf("the tree is %q, fresh %v (%v); want %q, %v", got, t.Fresh(), t.Err(), want, fresh)
 	}
 	if n, b := t.Size(); n != nodes || b != bytes {
-		w.t.Errorf("%d nodes with %d bytes; want %d with %d", n, b, nodes, bytes)
+		w.T.Errorf("%d nodes with %d bytes; want %d with %d", n, b, nodes, bytes)
 	}
 }
 
@@ -61,19 +60,17 @@ func (w *world) shows(t *Tree, want string, fresh bool) {
 func TestTree(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		c := w.dial("writer")
-		keeper, err := client.Keep(w.ctx, w.config("h1"))
-		w.ok(err)
-		w.t.Cleanup(func() { _ = keeper.Close(context.Background()) }) // it may be cut off
+		c := w.Client("writer")
+		keeper := w.Keep("h1")
 		tree := w.grow(keeper, TreeOptions{})
 		w.shows(tree, "", true)
 		changed := tree.Changed()
-		w.mkdir(c, treeDir)
-		w.put(c, treeDir+"/b", "1")
-		w.mkdir(c, treeDir+"/a")
-		w.mkdir(c, treeDir+"/a/d")
-		w.put(c, treeDir+"/a/d/f", "2")
-		w.put(c, treeDir+"/a.c", "3")
+		w.Mkdir(c, treeDir)
+		w.Put(c, treeDir+"/b", "1")
+		w.Mkdir(c, treeDir+"/a")
+		w.Mkdir(c, treeDir+"/a/d")
+		w.Put(c, treeDir+"/a/d/f", "2")
+		w.Put(c, treeDir+"/a.c", "3")
 		<-changed
 		w.shows(tree, "./ a/ a/d/ a/d/f=2 a.c=3 b=1", true)
 		for _, absent := range []string{"", "/", "a/", "a//d", "b/x", "x", "./a", treeDir} {
@@ -81,31 +78,31 @@ func TestTree(t *testing.T) {
 				t.Errorf("there is %q", absent)
 			}
 		}
-		w.put(c, treeDir+"/a/d/f", "4")
-		w.rm(c, treeDir+"/b")
-		w.mkdir(c, treeDir+"/b")
+		w.Put(c, treeDir+"/a/d/f", "4")
+		w.Rm(c, treeDir+"/b")
+		w.Mkdir(c, treeDir+"/b")
 		w.shows(tree, "./ a/ a/d/ a/d/f=4 a.c=3 b/", true)
-		w.failOver()
-		w.put(c, treeDir+"/b/g", "5")
+		w.Succeed()
+		w.Put(c, treeDir+"/b/g", "5")
 		w.shows(tree, "./ a/ a/d/ a/d/f=4 a.c=3 b/ b/g=5", true)
-		w.ok(c.RemoveAll(w.ctx, treeDir+"/a"))
-		w.mkdir(c, treeDir+"/a")
-		w.put(c, treeDir+"/a/d", "6")
+		w.OK(c.RemoveAll(w.Ctx, treeDir+"/a"))
+		w.Mkdir(c, treeDir+"/a")
+		w.Put(c, treeDir+"/a/d", "6")
 		w.shows(tree, "./ a/ a/d=6 a.c=3 b/ b/g=5", true)
-		w.ok(keeper.Do(w.ctx, func(c *client.Client) error { w.Expire(c.Session()); return nil }))
-		w.put(c, treeDir+"/a/d", "7")
+		w.OK(keeper.Do(w.Ctx, func(c *client.Client) error { w.Expire(c.Session()); return nil }))
+		w.Put(c, treeDir+"/a/d", "7")
 		w.shows(tree, "./ a/ a/d=7 a.c=3 b/ b/g=5", true)
-		w.ok(c.RemoveAll(w.ctx, treeDir))
+		w.OK(c.RemoveAll(w.Ctx, treeDir))
 		w.shows(tree, "", true)
-		w.mkdir(c, treeDir)
-		w.put(c, treeDir+"/a", "8")
+		w.Mkdir(c, treeDir)
+		w.Put(c, treeDir+"/a", "8")
 		w.shows(tree, "./ a=8", true)
 		w.Cut("h1")
 		w.shows(tree, "./ a=8", true) // the lease runs
 		pass(api.DefaultLease)
 		w.shows(tree, "./ a=8", false) // the session may be there still
-		w.put(c, treeDir+"/a", "9")
-		w.put(c, treeDir+"/b", "9")
+		w.Put(c, treeDir+"/a", "9")
+		w.Put(c, treeDir+"/b", "9")
 		pass(api.DefaultGrace)
 		w.shows(tree, "./ a=8", false)
 		w.Heal("h1")
@@ -121,28 +118,28 @@ func TestTree(t *testing.T) {
 func TestTreeOfStrangers(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("stranger")
-		w.mkdir(c, treeDir)
-		w.put(c, "/ls/local/acl/strangers", "stranger\n")
+		c := w.Client("stranger")
+		w.Mkdir(c, treeDir)
+		w.Put(c, "/ls/local/acl/strangers", "stranger\n")
 		acl := api.ACL{Read: "strangers", Write: "strangers", Change: "strangers"}
 		for name, o := range map[string]client.OpenOptions{
 			"d": {Write: true, Create: client.NewDirectory, ACL: acl}, "f": {Write: true, Create: client.NewFile, ACL: acl, Contents: []byte("1")},
 		} {
-			h, err := c.Open(w.ctx, treeDir+"/"+name, o)
-			w.ok(err)
-			w.ok(h.Close(w.ctx))
+			h, err := c.Open(w.Ctx, treeDir+"/"+name, o)
+			w.OK(err)
+			w.OK(h.Close(w.Ctx))
 		}
-		w.put(c, treeDir+"/d/g", "2")
-		tree := w.grow(w.config("h1"), TreeOptions{})
+		w.Put(c, treeDir+"/d/g", "2")
+		tree := w.grow(w.ConfigOf("h1"), TreeOptions{})
 		w.shows(tree, "./ d!PermissionDenied f!PermissionDenied", true)
-		w.put(c, "/ls/local/acl/strangers", "stranger\nh1\n")
+		w.Put(c, "/ls/local/acl/strangers", "stranger\nh1\n")
 		pass(verify)
 		w.shows(tree, "./ d/ d/g=2 f=1", true)
-		h, err := c.Open(w.ctx, treeDir+"/d", client.OpenOptions{ChangeACL: true})
-		w.ok(err)
-		w.put(c, "/ls/local/acl/others", "stranger\n")
-		_, err = h.SetACL(w.ctx, api.ACL{Read: "others", Write: "others", Change: "others"})
-		w.ok(err)
+		h, err := c.Open(w.Ctx, treeDir+"/d", client.OpenOptions{ChangeACL: true})
+		w.OK(err)
+		w.Put(c, "/ls/local/acl/others", "stranger\n")
+		_, err = h.SetACL(w.Ctx, api.ACL{Read: "others", Write: "others", Change: "others"})
+		w.OK(err)
 		w.shows(tree, "./ d!PermissionDenied f=1", true)
 	})
 }
@@ -151,18 +148,18 @@ func TestTreeOfStrangers(t *testing.T) {
 func TestTreeKeepsNothing(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("writer")
-		w.mkdir(c, treeDir)
-		owner, err := c.Open(w.ctx, treeDir+"/hidden", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true})
-		w.ok(err)
-		mine, err := c.Open(w.ctx, treeDir+"/mine", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("up")})
-		w.ok(err)
-		tree := w.grow(w.config("h1"), TreeOptions{})
+		c := w.Client("writer")
+		w.Mkdir(c, treeDir)
+		owner, err := c.Open(w.Ctx, treeDir+"/hidden", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true})
+		w.OK(err)
+		mine, err := c.Open(w.Ctx, treeDir+"/mine", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("up")})
+		w.OK(err)
+		tree := w.grow(w.ConfigOf("h1"), TreeOptions{})
 		w.shows(tree, "./ hidden!InvalidArgument mine=up", true)
-		w.ok(owner.Close(w.ctx))
-		w.ok(mine.Close(w.ctx))
+		w.OK(owner.Close(w.Ctx))
+		w.OK(mine.Close(w.Ctx))
 		w.shows(tree, "./", true)
-		if _, err := c.Open(w.ctx, treeDir+"/hidden", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
+		if _, err := c.Open(w.Ctx, treeDir+"/hidden", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 			t.Errorf("the ephemeral directory is kept: %v", err)
 		}
 	})
@@ -172,22 +169,22 @@ func TestTreeKeepsNothing(t *testing.T) {
 func TestTreeOfWhatGoes(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("writer")
-		w.mkdir(c, treeDir)
+		c := w.Client("writer")
+		w.Mkdir(c, treeDir)
 		w.Slow("h1", 100*time.Millisecond)
-		cfg := w.config("h1")
+		cfg := w.ConfigOf("h1")
 		cfg.NoCache = true // nobody waits for the slow host
 		tree := w.grow(cfg, TreeOptions{OnError: func(err error) { t.Error(err) }})
 		for range *rounds {
-			w.put(c, treeDir+"/a", "1")
+			w.Put(c, treeDir+"/a", "1")
 			pass(rand.N(700 * time.Millisecond))
-			w.rm(c, treeDir+"/a")
-			w.mkdir(c, treeDir+"/a")
+			w.Rm(c, treeDir+"/a")
+			w.Mkdir(c, treeDir+"/a")
 			pass(rand.N(700 * time.Millisecond))
-			w.rm(c, treeDir+"/a")
+			w.Rm(c, treeDir+"/a")
 		}
-		w.mkdir(c, treeDir+"/a")
-		w.put(c, treeDir+"/a/b", "2")
+		w.Mkdir(c, treeDir+"/a")
+		w.Put(c, treeDir+"/a/b", "2")
 		pass(5 * time.Second)
 		w.shows(tree, "./ a/ a/b=2", true)
 	})
@@ -197,46 +194,46 @@ func TestTreeOfWhatGoes(t *testing.T) {
 func TestTreeTooLarge(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("writer")
-		w.mkdir(c, treeDir)
-		w.mkdir(c, treeDir+"/d")
-		w.put(c, treeDir+"/d/a", "12345")
+		c := w.Client("writer")
+		w.Mkdir(c, treeDir)
+		w.Mkdir(c, treeDir+"/d")
+		w.Put(c, treeDir+"/d/a", "12345")
 		faults := make(chan error, 100)
-		tree := w.grow(w.config("h1"), TreeOptions{MaxNodes: 5, MaxBytes: 10, OnError: func(err error) { faults <- err }})
+		tree := w.grow(w.ConfigOf("h1"), TreeOptions{MaxNodes: 5, MaxBytes: 10, OnError: func(err error) { faults <- err }})
 		if n, bytes := tree.Size(); n != 3 || bytes != 5 || !tree.Fresh() { // it is whole at once
 			t.Errorf("%d nodes with %d bytes, fresh %v", n, bytes, tree.Fresh())
 		}
 		w.shows(tree, "./ d/ d/a=12345", true)
-		w.put(c, treeDir+"/d/a", "12345678901")
+		w.Put(c, treeDir+"/d/a", "12345678901")
 		w.shows(tree, "./ d/ d/a=12345", false)
 		if len(faults) == 0 || !errors.Is(<-faults, api.TooLarge) || !errors.Is(tree.Err(), api.TooLarge) {
 			t.Errorf("too many bytes: %v", tree.Err())
 		}
-		w.put(c, treeDir+"/d/a", "1234567890")
+		w.Put(c, treeDir+"/d/a", "1234567890")
 		pass(configPause)
 		w.shows(tree, "./ d/ d/a=1234567890", true)
 		if tree.Err() != nil {
 			t.Error(tree.Err())
 		}
 		for i := range 3 {
-			w.mkdir(c, fmt.Sprint(treeDir, "/d/", i))
+			w.Mkdir(c, fmt.Sprint(treeDir, "/d/", i))
 		}
 		pass(time.Second)
 		if n, _ := tree.Size(); n > 5 || tree.Fresh() || !errors.Is(tree.Err(), api.TooLarge) {
 			t.Errorf("too many directories: %d nodes, fresh %v, %v", n, tree.Fresh(), tree.Err())
 		}
 		for i := range 3 {
-			w.rm(c, fmt.Sprint(treeDir, "/d/", i))
+			w.Rm(c, fmt.Sprint(treeDir, "/d/", i))
 		}
 		pass(configPause)
 		w.shows(tree, "./ d/ d/a=1234567890", true)
-		if _, err := WatchTree(w.ctx, w.config("h2"), treeDir, TreeOptions{MaxNodes: 2}); !errors.Is(err, api.TooLarge) {
+		if _, err := WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir, TreeOptions{MaxNodes: 2}); !errors.Is(err, api.TooLarge) {
 			t.Errorf("too large from the beginning: %v", err)
 		}
-		if _, err := WatchTree(w.ctx, w.config("h2"), treeDir+"/d/a", TreeOptions{}); !errors.Is(err, api.NotDirectory) {
+		if _, err := WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir+"/d/a", TreeOptions{}); !errors.Is(err, api.NotDirectory) {
 			t.Errorf("a file: %v", err)
 		}
-		if _, err := WatchTree(w.ctx, w.config("h2"), treeDir, TreeOptions{MaxNodes: -1}); !errors.Is(err, api.InvalidArgument) {
+		if _, err := WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir, TreeOptions{MaxNodes: -1}); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("a negative bound: %v", err)
 		}
 	})
@@ -251,7 +248,7 @@ type gardeners struct {
 
 // act does one thing at random. What fails, fails because of another's act.
 func (g *gardeners) act(c *client.Client, r *rand.Rand) {
-	ctx, cancel := g.brief(time.Minute)
+	ctx, cancel := g.Brief(time.Minute)
 	defer cancel()
 	dir := treeDir
 	for range r.IntN(3) {
@@ -287,14 +284,14 @@ func (g *gardeners) observe(t *Tree, until <-chan struct{}) (versions int) {
 		for name, node := range t.All() {
 			was, is := newest[name], node.Stat
 			if is.Instance < was.Instance || is.Instance == was.Instance && is.Content < was.Content {
-				g.t.Errorf("%s goes back from %d of %d to %d of %d", name, was.Content, was.Instance, is.Content, is.Instance)
+				g.T.Errorf("%s goes back from %d of %d to %d of %d", name, was.Content, was.Instance, is.Content, is.Instance)
 			}
 			newest[name] = is
 			if is.Kind == api.Directory {
 				continue
 			}
 			if before, ok := read[is.Content]; ok && before != string(node.Contents) || is.Size != len(node.Contents) {
-				g.t.Errorf("%s of %d is %q and %q", name, is.Content, before, node.Contents)
+				g.T.Errorf("%s of %d is %q and %q", name, is.Content, before, node.Contents)
 			}
 			read[is.Content] = string(node.Contents)
 			versions++
@@ -309,7 +306,7 @@ func (g *gardeners) observe(t *Tree, until <-chan struct{}) (versions int) {
 	defer g.mu.Unlock()
 	for generation, text := range read {
 		if want, ok := g.written[generation]; ok && want != text {
-			g.t.Errorf("generation %d is %q; written was %q", generation, text, want)
+			g.T.Errorf("generation %d is %q; written was %q", generation, text, want)
 		}
 	}
 	return versions
@@ -317,12 +314,12 @@ func (g *gardeners) observe(t *Tree, until <-chan struct{}) (versions int) {
 
 // walk lists a tree at the cell, in the short form of shows.
 func (w *world) walk(c *client.Client, path, name string, list []string) []string {
-	w.t.Helper()
-	children, err := c.List(w.ctx, path)
+	w.T.Helper()
+	children, err := c.List(w.Ctx, path)
 	if errors.Is(err, api.NotFound) && name == "." {
 		return list
 	}
-	w.ok(err)
+	w.OK(err)
 	list = append(list, name+"/")
 	for _, stat := range children {
 		base := stat.Path.Base()
@@ -331,7 +328,7 @@ func (w *world) walk(c *client.Client, path, name string, list []string) []strin
 			list = w.walk(c, path+"/"+base, below, list)
 			continue
 		}
-		list = append(list, below+"="+w.cat(c, path+"/"+base))
+		list = append(list, below+"="+w.Cat(c, path+"/"+base))
 	}
 	return list
 }
@@ -342,21 +339,19 @@ func TestTreeRandom(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		g := &gardeners{world: w, written: map[api.Generation]string{}}
-		c := w.dial("reader")
+		c := w.Client("reader")
 		var trees []*Tree
 		var observers, writers sync.WaitGroup
 		over, versions := make(chan struct{}), make([]int, 2)
-		keeper, err := client.Keep(w.ctx, w.config("h0"))
-		w.ok(err)
-		w.t.Cleanup(func() { _ = keeper.Close(context.Background()) })
-		for i, from := range []client.Sessions{keeper, w.config("h1")} {
+		keeper := w.Keep("h0")
+		for i, from := range []client.Sessions{keeper, w.ConfigOf("h1")} {
 			tree := w.grow(from, TreeOptions{})
 			trees = append(trees, tree)
 			observers.Go(func() { versions[i] = g.observe(tree, over) })
 		}
 		for i := range 3 {
 			writers.Go(func() {
-				c, r := w.dial(fmt.Sprint("writer", i)), rand.New(rand.NewPCG(rand.Uint64(), 1))
+				c, r := w.Client(fmt.Sprint("writer", i)), rand.New(rand.NewPCG(rand.Uint64(), 1))
 				for range 2 * *rounds {
 					g.act(c, r)
 					pass(time.Duration(r.IntN(300)) * time.Millisecond)
@@ -372,9 +367,9 @@ func TestTreeRandom(t *testing.T) {
 			case <-time.After(rand.N(6 * time.Second)):
 				switch n % 4 {
 				case 0:
-					w.failOver()
+					w.Succeed()
 				case 1:
-					_ = keeper.Do(w.ctx, func(c *client.Client) error { w.Expire(c.Session()); return nil })
+					_ = keeper.Do(w.Ctx, func(c *client.Client) error { w.Expire(c.Session()); return nil })
 				case 2:
 					w.Cut("h1")
 					pass(rand.N(20 * time.Second))
@@ -382,7 +377,7 @@ func TestTreeRandom(t *testing.T) {
 				}
 			}
 		}
-		w.settle()
+		w.Settle()
 		close(over)
 		observers.Wait()
 		want := strings.Join(w.walk(c, treeDir, ".", nil), " ")

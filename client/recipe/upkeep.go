@@ -16,30 +16,52 @@ const configPause = 10 * time.Second
 
 // upkeep keeps a ConfigFile or a Tree up to date from events, in one session after the other.
 type upkeep struct {
+	onError func(error) // may be nil
 	stop    context.CancelFunc
 	stopped chan struct{} // closed when nothing runs
 	ready   chan struct{} // closed when loaded, or when that cannot happen
 
-	mu     sync.Mutex     // guards what follows, and what is kept
-	loaded bool           // something is loaded
-	c      *client.Client // the session, or nil
-	err    error          // why nothing is loaded, or it is outdated
+	mu      sync.Mutex     // guards what follows, and what is kept
+	loaded  bool           // something is loaded
+	c       *client.Client // the session, or nil
+	err     error          // why nothing is loaded, or it is outdated
+	changed chan struct{}  // closed and replaced at each change
 }
 
-func newUpkeep() upkeep {
-	return upkeep{stopped: make(chan struct{}), ready: make(chan struct{})}
+func newUpkeep(onError func(error)) upkeep {
+	return upkeep{onError: onError, stopped: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{})}
 }
 
-type upkept interface {
-	// follow keeps it up to date as long as the session lasts. The first load closes ready.
-	follow(ctx context.Context, c *client.Client) error
-	// fail records an error, and reports whether it was loaded.
-	fail(err error) (loaded bool)
+// enter records the session, or that there is none.
+func (u *upkeep) enter(c *client.Client) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.c = c
+	u.broadcast()
 }
 
-// begin keeps something up to date until end, and waits until it is loaded. ctx bounds the wait only. After
-// an error, which is the last obstacle, nothing runs. what names it in words.
-func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, what, path string) error {
+// fail reports an error, and returns whether something is loaded.
+func (u *upkeep) fail(err error) (loaded bool) {
+	u.mu.Lock()
+	loaded, u.err = u.loaded, err
+	u.broadcast()
+	u.mu.Unlock()
+	if u.onError != nil {
+		u.onError(err)
+	}
+	return loaded
+}
+
+// broadcast reports a change. mu is held.
+func (u *upkeep) broadcast() {
+	close(u.changed)
+	u.changed = make(chan struct{})
+}
+
+// begin keeps something up to date until end, by follow as long as a session lasts, and waits until it is
+// loaded: the first load closes ready. ctx bounds the wait only. After an error, which is the last obstacle,
+// nothing runs. what names it in words.
+func (u *upkeep) begin(ctx context.Context, from client.Sessions, follow func(context.Context, *client.Client) error, what, path string) error {
 	if keeper, is := from.(*client.Keeper); from == nil || is && keeper == nil { // a panic would come in another goroutine
 		return &api.Error{Code: api.InvalidArgument, Op: "watch", Path: path, Message: "the sessions are nil; give a client.Config or a *client.Keeper"}
 	}
@@ -47,7 +69,7 @@ func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, wha
 	u.stop = stop
 	go func() {
 		defer close(u.stopped)
-		u.run(life, from, it)
+		u.run(life, from, follow)
 	}()
 	var why error
 	select {
@@ -65,23 +87,17 @@ func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, wha
 	return errors.Join(why, last)
 }
 
-func (u *upkeep) run(ctx context.Context, from client.Sessions, it upkept) {
-	for {
-		err := from.Renew(ctx, it.follow)
+func (u *upkeep) run(ctx context.Context, from client.Sessions, follow func(context.Context, *client.Client) error) {
+	for ctx.Err() == nil {
+		err := from.Renew(ctx, follow)
 		if ctx.Err() != nil {
 			return
 		}
-		if !it.fail(err) {
+		if !u.fail(err) {
 			close(u.ready)
 			return
 		}
-		timer := time.NewTimer(configPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+		wait(ctx, configPause)
 	}
 }
 

@@ -74,15 +74,30 @@ func follow(ctx context.Context, c *client.Client, path string, o client.OpenOpt
 	}
 }
 
+// looks ranges over what look finds at each sight of a node. It leaves out a look that has met the end of the
+// node: the next sight knows. After an error there is no other item.
+func looks[T any](ctx context.Context, c *client.Client, path string, o client.OpenOptions, look func(s sight) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for s, err := range follow(ctx, c, path, o) {
+			var found T
+			if err == nil {
+				if found, err = look(s); gone(err) {
+					continue
+				}
+			}
+			if !yield(found, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // followOne follows one instance of a node. It reports whether to go on with the next.
 func followOne(ctx context.Context, h *client.Handle, yield func(sight, error) bool) bool {
-	s := sight{Handle: h}
-	for {
-		due, next := followFor(ctx, h, s, yield)
-		if !due {
+	for s := (sight{Handle: h}); ; s.due = true {
+		if due, next := followFor(ctx, h, s, yield); !due {
 			return next
 		}
-		s = sight{Handle: h, due: true}
 	}
 }
 
@@ -123,6 +138,16 @@ func gather(ctx context.Context, h *client.Handle) ([]api.Event, error) {
 		events = append(events, e)
 	}
 	return events, nil
+}
+
+// wait waits for some time, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // appear waits until a node of that name may exist, however it is opened.

@@ -5,6 +5,8 @@ package recipe
 import (
 	"context"
 	"errors"
+	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -25,9 +27,9 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 		},
 		"a cache is cut off": {
 			func(w *world) {
-				ctx, cancel := context.WithCancel(w.ctx)
-				w.t.Cleanup(cancel)
-				cacher := w.dial("cacher")
+				ctx, cancel := context.WithCancel(w.Ctx)
+				w.T.Cleanup(cancel)
+				cacher := w.Client("cacher")
 				watched := make(chan struct{})
 				go func() {
 					defer close(watched)
@@ -35,7 +37,7 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 						continue // it is there for its cache
 					}
 				}()
-				w.t.Cleanup(func() { cancel(); <-watched })
+				w.T.Cleanup(func() { cancel(); <-watched })
 				pass(time.Second)
 				w.Cut("cacher")
 				pass(time.Second)
@@ -54,15 +56,15 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 				<-high.won // it takes some seconds
 				trouble.end(w)
 				pass(time.Second)
-				w.ok(p.Resign(w.ctx))
+				w.OK(p.Resign(w.Ctx))
 				pass(5 * time.Second)
 				p = w.primary(low)
-				if list, err := Candidates(w.ctx, low.Client, office); err != nil || summary(list) != "low!" {
+				if list, err := Candidates(w.Ctx, low.Client, office); err != nil || summary(list) != "low!" {
 					t.Errorf("%s %v", summary(list), err)
 				}
 				again := w.campaignOf(high.Client, "high", CampaignOptions{LockDelay: NoLockDelay})
 				pass(time.Second)
-				w.ok(p.Resign(w.ctx))
+				w.OK(p.Resign(w.Ctx))
 				w.primary(again)
 			})
 		})
@@ -76,12 +78,12 @@ func TestResignLate(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		first := w.campaign("first", CampaignOptions{LockDelay: NoLockDelay})
 		p := w.primary(first)
-		over, cancel := context.WithCancel(w.ctx)
+		over, cancel := context.WithCancel(w.Ctx)
 		cancel()
 		if err := p.Resign(over); err != nil || p.Context().Err() == nil {
 			t.Errorf("resigned: %v, %v", err, p.Context().Err())
 		}
-		if list, err := Members(w.ctx, first.Client, candidatesOf(office)); err != nil || len(list) != 0 {
+		if list, err := Members(w.Ctx, first.Client, candidatesOf(office)); err != nil || len(list) != 0 {
 			t.Errorf("%v %v", list, err)
 		}
 		w.primary(w.campaignOf(first.Client, "first", CampaignOptions{LockDelay: NoLockDelay}))
@@ -93,17 +95,17 @@ func TestResignLate(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		a, b := w.dial("a"), w.dial("b")
+		a, b := w.Client("a"), w.Client("b")
 		expect := func(what string, want int) {
 			t.Helper()
-			if list, err := Members(w.ctx, b, up); err != nil || len(list) != want {
+			if list, err := Members(w.Ctx, b, up); err != nil || len(list) != want {
 				t.Errorf("%s: %d members, %v", what, len(list), err)
 			}
 		}
-		p, err := Announce(w.ctx, a, up, "a", nil)
-		w.ok(err)
+		p, err := Announce(w.Ctx, a, up, "a", nil)
+		w.OK(err)
 		w.Cut("a")
-		ctx, cancel := w.brief(2 * time.Second)
+		ctx, cancel := w.Brief(2 * time.Second)
 		// Uncertain if the request was on its way when the cable was cut.
 		if err := p.Withdraw(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("withdrawn in silence: %v", err)
@@ -112,18 +114,93 @@ func TestWithdraw(t *testing.T) {
 		w.Heal("a")
 		pass(5 * time.Second)
 		expect("withdrawn in silence", 0)
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 
-		p, err = Announce(w.ctx, a, up, "a", nil)
-		w.ok(err)
-		held, err := take(w.ctx, b, up+"/a", client.OpenOptions{Write: true}, api.Exclusive, true)
-		w.ok(err)
-		if err := p.Withdraw(w.ctx); !errors.Is(err, api.LockHeld) {
+		p, err = Announce(w.Ctx, a, up, "a", nil)
+		w.OK(err)
+		held, err := take(w.Ctx, b, up+"/a", client.OpenOptions{Write: true}, api.Exclusive, true)
+		w.OK(err)
+		if err := p.Withdraw(w.Ctx); !errors.Is(err, api.LockHeld) {
 			t.Errorf("withdrawn, and the file is locked: %v", err)
 		}
 		expect("a locked file", 1)
-		w.ok(held.release(w.ctx))
+		w.OK(held.Release(w.Ctx))
 		pass(time.Second)
 		expect("it is released", 0)
+	})
+}
+
+// A server that is started again right after a crash has its own name once the lease of
+// the crashed one has ended; that of another it is refused at once, unless it says that
+// its names are nobody else's.
+func TestNameAfterACrash(t *testing.T) {
+	t.Parallel()
+	const dead = 1 << 30 // more than a system gives out
+	const address = "127.0.0.1:9999"
+	announceAs := func(options ...AnnounceOption) func(context.Context, *client.Client) error {
+		return func(ctx context.Context, c *client.Client) error {
+			_, err := Announce(ctx, c, up, url.PathEscape(address), nil, options...)
+			return err
+		}
+	}
+	here, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		host  string // of the crashed one
+		pid   int
+		again func(ctx context.Context, c *client.Client) error
+		had   bool
+	}{
+		"a process that is dead":            {here, dead, announceAs(), true},
+		"a process that runs":               {here, os.Getppid(), announceAs(), false},
+		"on another host":                   {"elsewhere", dead, announceAs(), false},
+		"on another host, and it is waited": {"elsewhere", dead, announceAs(WaitForName()), true},
+		"an address": {"elsewhere", dead, func(ctx context.Context, c *client.Client) error {
+			_, err := Publish(ctx, c, up, Endpoint{Address: address})
+			return err
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inSmallWorld(t, func(w *world) {
+				crashed := w.Client("crashed")
+				r := sign(crashed)
+				r.Host, r.PID = test.host, test.pid
+				_, err := announce(w.Ctx, crashed, up, url.PathEscape(address), r, announceOptions{})
+				w.OK(err)
+				w.Cut("crashed")
+				began := time.Now()
+				err = test.again(w.Ctx, w.Client("again"))
+				waited := time.Since(began)
+				switch {
+				case test.had && (err != nil || waited < api.DefaultLease/2 || waited > 2*api.DefaultLease):
+					t.Errorf("%v after %v", err, waited)
+				case !test.had && (!errors.Is(err, api.Exists) || waited > time.Second):
+					t.Errorf("%v after %v", err, waited)
+				}
+			})
+		})
+	}
+}
+
+// So has a candidate, if it says so.
+func TestCandidateAfterACrash(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		crashed, again := w.Client("crashed"), w.Client("again")
+		r := sign(crashed)
+		r.Host = "elsewhere"
+		w.Mkdir(crashed, candidatesOf(office))
+		_, err := announce(w.Ctx, crashed, candidatesOf(office), "name", r, announceOptions{})
+		w.OK(err)
+		w.Cut("crashed")
+		if _, err := Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name"}); !errors.Is(err, api.Exists) {
+			t.Errorf("without the option: %v", err)
+		}
+		p, err := Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name", WaitForName: true})
+		w.OK(err)
+		w.OK(p.Resign(w.Ctx))
 	})
 }

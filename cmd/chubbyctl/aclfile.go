@@ -48,11 +48,6 @@ func (g *globals) listPath(text string) (api.Path, error) {
 	return listsOf(cell).Join(text)
 }
 
-// listsOf returns a cell's directory of lists. The name has to be valid.
-func listsOf(cell string) api.Path {
-	return api.MustParsePath("/" + api.Root + "/" + cell + string(api.ACLDir))
-}
-
 func newACLFileLsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls [CELL]",
@@ -201,24 +196,6 @@ func entryProblem(line string) string {
 	return ""
 }
 
-// listNameProblem returns why a list, a file in the directory of lists, cannot have a name; or "".
-func listNameProblem(name string) string {
-	switch {
-	case name == "":
-		return "it is empty"
-	case len(name) > api.MaxACLName:
-		return fmt.Sprintf("it has %d bytes, at most %d are allowed", len(name), api.MaxACLName)
-	case strings.Contains(name, "/"):
-		return "it has a slash in it"
-	case strings.TrimSpace(name) != name:
-		return "it begins or ends with a space"
-	}
-	if _, err := listsOf(api.LocalCell).Join(name); err != nil {
-		return explanation(err)
-	}
-	return ""
-}
-
 func admitsAny(list []byte) bool {
 	for line := range strings.Lines(string(list)) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -226,13 +203,4 @@ func admitsAny(list []byte) bool {
 		}
 	}
 	return false
-}
-
-func abridged(line string) string {
-	const limit = 40
-	line = strings.TrimSuffix(line, "\n")
-	if utf8.RuneCountInString(line) <= limit {
-		return line
-	}
-	return string([]rune(line)[:limit]) + "…"
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // execute runs a command line against a cell that does not exist, and returns its output and its
@@ -98,11 +99,6 @@ func TestCommandLineFaults(t *testing.T) {
 		{"semaphore /ls/local/a --slots 1 --try --wait 3s -- true", 2, "choose one"},
 		{"semaphore /ls/local/a --slots 1 --resize -- true", 2, "--resize"},
 		{"semaphore /ls/local --slots 1 --resize", 2, "root directory"},
-		{"barrier /ls/local/a", 2, "--parties is missing"},
-		{"barrier /ls/local/a --parties 201", 2, "--parties"},
-		{"barrier /ls/local/a --parties 2 --wait 0", 2, "--wait"},
-		{"barrier /ls/local --parties 2", 2, "root directory"},
-		{"barrier /ls/local/a b --parties 2", 2, "is not expected"},
 		{"members", 2, "needs one of the commands"},
 		{"members ls", 2, "an argument is missing"},
 		{"members join", 2, "which directory?"},
@@ -168,8 +164,8 @@ func TestSequencerThatIsNone(t *testing.T) {
 
 // By default CMD rides out an outage of about 11 seconds.
 func TestBudgetOfTheDefaults(t *testing.T) {
-	o := &workOptions{globals: &globals{}, lockDelay: api.DefaultLockDelay, killAfter: defaultKillAfter}
-	b := o.terms().Budget(api.DefaultLease)
+	o := &workOptions{terms: tenure.Terms{LockDelay: api.DefaultLockDelay, KillAfter: defaultKillAfter}}
+	b := o.terms.Budget(api.DefaultLease)
 	if got := b.Outage().Round(time.Second); got != 11*time.Second || !strings.Contains(b.String(), "10.8s") {
 		t.Errorf("CMD rides out %v (%v), want about 11s", got, b)
 	}
@@ -183,10 +179,10 @@ func TestBudgetLeavesRoom(t *testing.T) {
 			return time.Duration(rapid.Int64Range(int64(least), int64(most)).Draw(t, name))
 		}
 		lease := draw("lease", api.MinLease, api.MaxLease)
-		o := &workOptions{globals: &globals{}, lockDelay: draw("lock-delay", 0, api.MaxLockDelay), killAfter: draw("kill-after", 0, time.Minute)}
-		b := o.terms().Budget(lease)
-		worst := float64(lease)*5/12 + float64(o.lockDelay)
-		needed := float64(o.killAfter) + float64(client.Margin(lease, o.lockDelay))
+		o := &workOptions{terms: tenure.Terms{LockDelay: draw("lock-delay", 0, api.MaxLockDelay), KillAfter: draw("kill-after", 0, time.Minute)}}
+		b := o.terms.Budget(lease)
+		worst := float64(lease)*5/12 + float64(o.terms.LockDelay)
+		needed := float64(o.terms.KillAfter) + float64(client.Margin(lease, o.terms.LockDelay))
 		fits := worst*(1-api.ClockRateBound) > needed+1
 		if passes := b.Check() == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
 			t.Errorf("budget %+v: passes %t, leaves room %t", b, passes, fits)

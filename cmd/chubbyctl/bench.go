@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
@@ -17,10 +19,9 @@ import (
 
 // Limits of a bench, so that a typing error does not overload a cell.
 const (
-	maxBenchClients   = 500 // sessions over one client.Cell's connections
-	minBenchDuration  = time.Second
-	maxBenchDuration  = 10 * time.Minute
-	benchReportPeriod = 2 * time.Second
+	maxBenchClients  = 500 // sessions over one client.Cell's connections
+	minBenchDuration = time.Second
+	maxBenchDuration = 10 * time.Minute
 )
 
 type bench struct {
@@ -122,18 +123,16 @@ func (b *bench) validate(cmd *cobra.Command) error {
 
 // runBench measures, and prints the results, whatever ended it.
 func (b *bench) runBench(ctx context.Context) error {
-	figures, err := b.measure(ctx)
-	if figures != nil {
-		if printErr := b.report(*figures); printErr != nil {
-			return errors.Join(err, printErr)
-		}
+	f, err := b.measure(ctx)
+	if f != nil {
+		err = errors.Join(err, b.report(f))
 	}
 	return interruptOr(ctx, err)
 }
 
 // measure prepares the work and returns the figures, nil if it measured nothing. It removes everything it
 // created, or reports what is left.
-func (b *bench) measure(ctx context.Context) (_ *figures, err error) {
+func (b *bench) measure(ctx context.Context) (_ *benchFields, err error) {
 	preparing, cancel := b.withTimeout(ctx)
 	defer cancel()
 	cell, err := client.Dial(preparing, b.config(b.base.Cell()))
@@ -141,10 +140,14 @@ func (b *bench) measure(ctx context.Context) (_ *figures, err error) {
 		return nil, err
 	}
 	defer cell.Close()
-	clients, err := b.openSessions(preparing, cell)
+	var clients []*client.Client
 	defer func() { b.closeSessions(ctx, clients) }()
-	if err != nil {
-		return nil, err
+	for range b.clients {
+		c, err := cell.NewSession(preparing, b.session())
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, c)
 	}
 	if b.scratch, err = b.base.Join("bench-" + clients[0].Session().String()); err != nil {
 		return nil, err
@@ -165,18 +168,6 @@ func (b *bench) measure(ctx context.Context) (_ *figures, err error) {
 	}
 	cancel()
 	return b.generateLoad(ctx, steps)
-}
-
-func (b *bench) openSessions(ctx context.Context, cell *client.Cell) ([]*client.Client, error) {
-	var clients []*client.Client
-	for range b.clients {
-		c, err := cell.NewSession(ctx, b.session())
-		if err != nil {
-			return clients, err
-		}
-		clients = append(clients, c)
-	}
-	return clients, nil
 }
 
 // session returns the configuration of a client's session.
@@ -217,7 +208,11 @@ func (b *bench) removeScratch(ctx context.Context) bool {
 			return err
 		}
 		for _, child := range children {
-			if err := deleteNode(ctx, c, child.Path); err != nil {
+			file, err := c.Open(ctx, child.Path.String(), client.OpenOptions{Write: true})
+			if err == nil {
+				err = errors.Join(file.Delete(ctx), file.Close(ctx))
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -230,10 +225,65 @@ func (b *bench) removeScratch(ctx context.Context) bool {
 	return false
 }
 
-func deleteNode(ctx context.Context, c *client.Client, p api.Path) error {
-	h, err := c.Open(ctx, p.String(), client.OpenOptions{Write: true})
-	if err != nil {
-		return err
+type benchFields struct {
+	Workload    string          `json:"workload"`
+	Cell        string          `json:"cell"`
+	Clients     int             `json:"clients"`
+	DurationS   float64         `json:"duration_s"`
+	Interrupted bool            `json:"interrupted"`
+	Operations  []latencyFields `json:"operations"`
+}
+
+type latencyFields struct {
+	Operation string       `json:"operation"`
+	Count     int64        `json:"count"`
+	RatePerS  float64      `json:"rate_per_s"`
+	MinMS     milliseconds `json:"min_ms"`
+	MeanMS    milliseconds `json:"mean_ms"`
+	P50MS     milliseconds `json:"p50_ms"`
+	P90MS     milliseconds `json:"p90_ms"`
+	P99MS     milliseconds `json:"p99_ms"`
+	P999MS    milliseconds `json:"p999_ms"`
+	MaxMS     milliseconds `json:"max_ms"`
+}
+
+// milliseconds is a duration, exact to a tenth of a microsecond.
+type milliseconds float64
+
+func (ms milliseconds) String() string {
+	d := time.Duration(math.Round(float64(ms)*1e4)) * 100 * time.Nanosecond
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= unit {
+			return d.Round(unit / 100).String()
+		}
 	}
-	return errors.Join(h.Delete(ctx), h.Close(ctx))
+	return d.String()
+}
+
+func newLatencyFields(operation string, h *hdrhistogram.Histogram, elapsed time.Duration) latencyFields {
+	ms := func(ticks float64) milliseconds {
+		return milliseconds(math.Floor(ticks) * float64(latencyTick) / float64(time.Millisecond))
+	}
+	at := func(percent float64) milliseconds { return ms(float64(h.ValueAtQuantile(percent))) }
+	f := latencyFields{Operation: operation, Count: h.TotalCount()}
+	if f.Count > 0 {
+		f.RatePerS = math.Round(10*float64(f.Count)/elapsed.Seconds()) / 10
+		f.MinMS, f.MeanMS, f.MaxMS = ms(float64(h.Min())), ms(h.Mean()), ms(float64(h.Max()))
+		f.P50MS, f.P90MS, f.P99MS, f.P999MS = at(50), at(90), at(99), at(99.9)
+	}
+	return f
+}
+
+func (b *bench) report(f *benchFields) error {
+	return b.output.Show(b.out, f, func(p *term.Page) {
+		p.Table(func(t *term.Table) {
+			for _, o := range f.Operations {
+				rate := fmt.Sprintf("%.0f", o.RatePerS)
+				if o.RatePerS < 10 {
+					rate = fmt.Sprintf("%.1f", o.RatePerS)
+				}
+				t.Add(o.Operation, o.Count, rate, o.MeanMS, o.P50MS, o.P90MS, o.P99MS, o.P999MS, o.MaxMS)
+			}
+		}, "OPERATION", "COUNT", "RATE/S", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
+	})
 }

@@ -138,12 +138,12 @@ func TestBenchPace(t *testing.T) {
 	}
 }
 
-func TestBrief(t *testing.T) {
+func TestLatenciesForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0s", 300 * time.Nanosecond: "300ns", 1234 * time.Nanosecond: "1.23µs", 12345 * time.Microsecond: "12.35ms", 2 * time.Second: "2s",
+		0: "0s", 300 * time.Nanosecond: "300ns", 1200 * time.Nanosecond: "1.2µs", 12345 * time.Microsecond: "12.35ms", 2 * time.Second: "2s",
 	} {
-		if got := brief(d); got != want {
-			t.Errorf("brief(%v) = %s, want %s", d, got, want)
+		if got := milliseconds(float64(d) / 1e6).String(); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,20 +34,8 @@ type statusFields struct {
 }
 
 type replicaFields struct {
-	ID        string `json:"id"`
-	Role      string `json:"role"`
-	Client    string `json:"client"`
-	Term      uint64 `json:"term"`
-	Last      uint64 `json:"last"`
-	Applied   uint64 `json:"applied"`
-	Lag       uint64 `json:"lag"`
-	Healthy   bool   `json:"healthy"`
-	Version   string `json:"version"`
-	DiskFree  int64  `json:"disk_free_bytes"`
-	StateHash string `json:"state_hash"`
-	LogStore  string `json:"log_store"`
-	MaxLevel  int    `json:"max_level"`
-	Error     string `json:"error,omitempty"`
+	client.ReplicaStatus
+	Error string `json:"error,omitempty"`
 }
 
 func newStatusFields(s client.Status, fault string) statusFields {
@@ -60,9 +50,7 @@ func newStatusFields(s client.Status, fault string) statusFields {
 		f.Acts = append(f.Acts, actFields{a.Kind, a.Replica, a.Principal, a.Session, timestamp(a.SinceUnix), a.Sealed, a.Waits})
 	}
 	for _, r := range s.Replicas {
-		row := replicaFields{
-			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel, "",
-		}
+		row := replicaFields{ReplicaStatus: r}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
 		}
@@ -122,14 +110,6 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the id of the replica that is to be the master")
 	return cmd
-}
-
-func (g *globals) withCellOf(cmd *cobra.Command, args []string, f func(context.Context, *client.Cell) error) error {
-	cell, err := g.cellOf(args)
-	if err != nil {
-		return err
-	}
-	return g.withCell(cmd.Context(), cell, f)
 }
 
 // confirmDivergence asks the replicas again, and returns the fault if it remains. During writes, a replica's
@@ -296,4 +276,50 @@ func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) str
 		return fmt.Sprintf("Stop %s, which differs from most replicas, %s", a.ID, report)
 	}
 	return "No majority agrees: stop all replicas, and keep every data directory for a report"
+}
+
+// adviseOnCell adds advice to an error if nothing listens where the cell should be: start one, or name its
+// address.
+func (g *globals) adviseOnCell(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	path, _ := api.ParsePath(e.Path) // the zero path if invalid
+	advice := ""
+	switch configured := client.ConfiguredCells(); {
+	case errors.Is(err, client.NothingListens):
+		advice = g.cellAdvice(path.Cell(), configured)
+	case e.Code == api.WrongCell && len(g.servers) == 0 && len(configured) > 0 && !slices.Contains(configured, path.Cell()):
+		advice = notConfigured(path.Cell(), configured)
+	}
+	if advice == "" {
+		return err
+	}
+	if _, bare := err.(*api.Error); !bare && len(splitJoined(err)) == 1 { //nolint:errorlint // what the command says of it, and its exit code, stay
+		return fmt.Errorf("%w; %s", err, advice)
+	}
+	told := *e
+	told.Message, told.Err = e.Message+"; "+advice, nil
+	return &told
+}
+
+// notConfigured names the configured cells in place of one that may be mistyped.
+func notConfigured(cell string, configured []string) string {
+	return fmt.Sprintf("%s is not configured; CHUBBY_CELLS and the file of cells name %s. A cell that is named nowhere is looked for on this machine, where 'chubbyd dev' starts one",
+		cell, strings.Join(configured, ", "))
+}
+
+// cellAdvice advises about a cell whose servers refuse connections. configured are the cells in the user's
+// configuration.
+func (g *globals) cellAdvice(cell string, configured []string) string {
+	switch {
+	case len(g.servers) > 0:
+		return "check --servers, or start the cell"
+	case len(configured) == 0:
+		return "start a cell on this machine with 'chubbyd dev', or say where it is with CHUBBY_CELLS or --servers"
+	case slices.Contains(configured, cell):
+		return "check CHUBBY_CELLS and the file of cells, or start the cell"
+	}
+	return notConfigured(cell, configured)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ type actFields struct {
 	Waits     string        `json:"waits"`
 }
 
-func describeAct(a client.Act) string {
+func describeAct(a api.Act) string {
 	what, ends := "A restore from a backup", "It ends by itself a minute after its author's last step; 'chubbyctl cell restore --give-up' ends it at once."
 	switch a.Kind {
 	case "joining":
@@ -125,10 +126,211 @@ func describeAct(a client.Act) string {
 	return fmt.Sprintf("%s, %s, since %s.%s %s", what, by, localTime(a.SinceUnix), waits, ends)
 }
 
-func describeRestoration(r client.Restoration) string {
+func describeRestoration(r api.Restoration) string {
 	from := "a backup of " + localTime(r.TakenUnix)
 	if r.Recovered != "" {
 		from = fmt.Sprintf("what replica %s had when the cell had lost its majority (chubbyctl cell recover); changes that only the lost replicas had are missing", r.Recovered)
 	}
 	return fmt.Sprintf("Restored on %s, up to entry %d, from %s. No token up to %d is valid.", localTime(r.AtUnix), r.Index, from, r.Counter)
+}
+
+type upgradeFields struct {
+	Cell     string           `json:"cell"`
+	Level    int              `json:"level"`  // 0 if unknown
+	Newest   int              `json:"newest"` // highest feature level of any replica
+	Replicas []upgradeReplica `json:"replicas"`
+	Next     string           `json:"next"` // what to do, for people
+
+	masterless bool // no master answers, and the others may be behind
+}
+
+type upgradeReplica struct {
+	ID       string `json:"id"`
+	Version  string `json:"version"`
+	MaxLevel int    `json:"max_level"`
+	Error    string `json:"error,omitempty"`
+}
+
+type finishedFields struct {
+	Level  int `json:"level"`
+	Newest int `json:"newest"`
+}
+
+func newUpgradeCommand(g *globals) *cobra.Command {
+	return newGroup("upgrade", "Upgrade the replicas of a cell to a new version",
+		newUpgradeFinishCommand(g),
+		&cobra.Command{
+			Use:   "status [CELL]",
+			Short: "Show the version of each replica, and what to do next",
+			Long: `status shows the feature level of a cell, and of each replica its version and the
+newest level that it knows, in column KNOWS.
+
+A cell is upgraded by starting its replicas with the new version, one after the other.
+What is new begins when 'chubbyctl cell upgrade finish' raises the feature level of the
+cell. Until then any replica can go back to the old version.`,
+			Example: "  chubbyctl cell upgrade status\n  chubbyctl cell upgrade status foo -o json",
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
+					status, err := c.Status(ctx)
+					if err != nil {
+						return err
+					}
+					f := newUpgradeFields(status)
+					if id, err := client.Identify(ctx, c); err == nil && id.Principal != "" && f.Next == nothingToDo && g.lacksOperators(ctx, f.Cell) {
+						f.Next = "Next: " + noOperators(f.Cell)
+					}
+					return g.printUpgrade(cmd.OutOrStdout(), f)
+				})
+			},
+		},
+	)
+}
+
+func newUpgradeFinishCommand(g *globals) *cobra.Command {
+	var without []string
+	cmd := &cobra.Command{
+		Use:   "finish [CELL]",
+		Short: "Raise the feature level of a cell when every replica knows it",
+		Long: `finish raises the feature level of a cell to the newest that its replicas know. The
+master asks every replica first. If one does not answer, or does not know that level,
+nothing is changed, and the message names it. If the cell has that level already, there
+is nothing to do.
+
+After that no replica can go back to a version that does not know the level. A replica
+that is lost for good, and is to be replaced, is left out with --without.
+
+It is for operators of the cell (/ls/CELL/acl/operators).`,
+		Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo --without r2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cell, err := g.cellOf(args)
+			if err != nil {
+				return err
+			}
+			return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+				u, err := c.FinishUpgrade(ctx, without...)
+				if err != nil {
+					return err
+				}
+				fields := finishedFields{Level: u.Level, Newest: u.Newest}
+				err = g.output.Say(cmd.OutOrStdout(), fields, "cell %s is at feature level %d, the newest that its replicas know", cell, u.Level)
+				if err == nil && !g.json() && g.lacksOperators(ctx, cell) {
+					g.notice(cmd.ErrOrStderr(), noOperators(cell))
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&without, "without", nil, "ids of replicas that are lost for good, and need not answer")
+	return cmd
+}
+
+func newUpgradeFields(s client.Status) upgradeFields {
+	f := upgradeFields{
+		Cell:       s.Cell,
+		Level:      s.Level,
+		Replicas:   []upgradeReplica{},
+		masterless: s.Master == "",
+	}
+	for _, r := range s.Replicas {
+		row := upgradeReplica{ID: r.ID, Version: r.Version, MaxLevel: r.MaxLevel}
+		if r.Err != nil {
+			row.Error = r.Err.Error()
+			if row.ID == "" { // the cell has no replica at this address
+				continue
+			}
+		}
+		f.Newest = max(f.Newest, r.MaxLevel)
+		f.Replicas = append(f.Replicas, row)
+	}
+	f.Next = f.nextStep()
+	return f
+}
+
+func (f upgradeFields) nextStep() string {
+	var silent, older []string
+	versions := map[string]bool{}
+	for _, r := range f.Replicas {
+		switch {
+		case r.Error != "":
+			silent = append(silent, r.ID)
+			continue
+		case r.MaxLevel < f.Newest:
+			older = append(older, r.ID)
+		}
+		versions[r.Version] = true
+	}
+	if f.masterless {
+		const again = "ask again when the master answers: until then it is not known what the cell has finished."
+		if len(silent) > 0 {
+			return "Next: see why " + enumerate(silent) + " does not answer; " + again
+		}
+		return "Next: " + again
+	}
+	var steps []string
+	if len(older) > 0 {
+		steps = append(steps, "start "+enumerate(older)+" with the new version, one after the other")
+	}
+	if len(silent) > 0 {
+		steps = append(steps, "see why "+enumerate(silent)+" does not answer")
+	}
+	switch {
+	case len(steps) > 0 && f.Newest > f.Level:
+		return "Next: " + strings.Join(steps, "; ") + ". Until the upgrade is finished every replica can go back to the old version."
+	case f.Newest > f.Level:
+		return fmt.Sprintf("Next: 'chubbyctl cell upgrade finish' raises the cell to feature level %d. After that no replica can go back to the old version.", f.Newest)
+	case len(steps) > 0:
+		return "Next: " + strings.Join(steps, "; ") + "."
+	case len(versions) > 1:
+		return "Next: start the other replicas with the new version, one after the other. It has no new feature level."
+	}
+	return nothingToDo
+}
+
+const nothingToDo = "There is nothing to do."
+
+func (g *globals) lacksOperators(ctx context.Context, cell string) bool {
+	_, err := readNode(ctx, g, listsOf(cell), func(c *client.Client, ctx context.Context, lists string) (api.Stat, error) {
+		return c.Stat(ctx, lists+"/"+operatorsList)
+	})
+	return api.CodeOf(err) == api.NotFound
+}
+
+// noOperators describes what a cell from before operators lacks.
+func noOperators(cell string) string {
+	list := listsOf(cell).String() + "/" + operatorsList
+	return fmt.Sprintf("cell %[1]s has no list of operators: all clients that it lets in are operators, and may write its access control lists. 'chubbyctl acl file put %[2]s PRINCIPAL' names the operators, and closes the lists to others.", cell, list)
+}
+
+func enumerate(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
+	level := fmt.Sprintf("cell %s is at feature level %d", f.Cell, f.Level)
+	switch {
+	case f.masterless && f.Level == 0:
+		level = fmt.Sprintf("the feature level of cell %s is not known: no master answers", f.Cell)
+	case f.masterless:
+		level += " at least: no master answers"
+	}
+	return g.output.Show(out, f, func(p *term.Page) {
+		p.Line("%s\n", level)
+		p.Table(func(t *term.Table) {
+			for _, r := range f.Replicas {
+				switch {
+				case r.Error != "":
+					t.Add(r.ID, term.Paint(term.Trouble, "no answer"), "")
+				case r.MaxLevel < f.Newest:
+					t.Add(r.ID, r.Version, term.Paint(term.Waiting, r.MaxLevel))
+				default:
+					t.Add(r.ID, r.Version, r.MaxLevel)
+				}
+			}
+		}, "ID", "VERSION", "KNOWS")
+		p.Line("\n%s", f.Next)
+	})
 }

@@ -69,7 +69,7 @@ func supervising(t *testing.T, argv ...string) *workOptions {
 	}
 	return &workOptions{
 		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), argv: argv, program: program,
-		killAfter: 100 * time.Millisecond, signals: make(chan os.Signal, 8), out: io.Discard, err: io.Discard,
+		terms: tenure.Terms{KillAfter: 100 * time.Millisecond}, signals: make(chan os.Signal, 8), out: io.Discard, err: io.Discard,
 	}
 }
 
@@ -144,7 +144,7 @@ func tell(t *testing.T, changed chan<- struct{}) {
 func TestCommandEndsByItself(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "exit 9": 9, "kill -KILL $$": 137} {
 		o := supervising(t, "sh", "-c", script)
-		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly()})
+		err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: &liveSession{}, Env: quickly()}, request{})
 		if got := exitCode(err); got != want {
 			t.Errorf("%s: exit code %d (%v), want %d", script, got, err, want)
 		}
@@ -156,7 +156,7 @@ func TestCommandEnvironment(t *testing.T) {
 	o := supervising(t, "sh", "-c", `[ "$CHUBBY_LOCK,$CHUBBY_SEQUENCER,$CHUBBY_TOKEN,$CHUBBY_SESSION" = /ls/foo/a,seq,7,s42 ]`)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	env := tenure.Environment("CHUBBY_LOCK=/ls/foo/a", "CHUBBY_SEQUENCER=seq", "CHUBBY_TOKEN=7", "CHUBBY_SESSION=s42")
-	if err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: env}); err != nil {
+	if err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: &liveSession{}, Env: env}, request{}); err != nil {
 		t.Errorf("CMD has another environment: %v", err)
 	}
 	if n := len(slices.DeleteFunc(env, func(s string) bool { return !strings.HasPrefix(s, "CHUBBY_TOKEN=") })); n != 1 {
@@ -172,8 +172,8 @@ func TestCommandWhenTheLockIsLost(t *testing.T) {
 	cause := api.Errorf(api.LockLost, "broken by an operator")
 	firstLine(t, fifo, func() { lose(cause) })
 	o := supervising(t, "sh", "-c", `trap 'exit 0' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo)
-	o.killAfter = 10 * time.Second
-	err := o.supervise(work{lock: fakeLock{ctx, long}, session: &liveSession{}, env: quickly()})
+	o.terms.KillAfter = 10 * time.Second
+	err := o.supervise(tenure.Command{Lock: fakeLock{ctx, long}, Session: &liveSession{}, Env: quickly()}, request{})
 	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) || !strings.Contains(err.Error(), "broken by an operator") {
 		t.Errorf("exit code %d (%v), want %d with the cause", exitCode(err), err, exitLost)
 	}
@@ -186,7 +186,7 @@ func TestCommandWhenTimeRunsOut(t *testing.T) {
 	var ours expiry
 	firstLine(t, fifo, func() { ours.endsIn(700 * time.Millisecond) })
 	o := supervising(t, "sh", "-c", `trap '' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo)
-	err := o.supervise(work{lock: fakeLock{t.Context(), ours.left}, session: &liveSession{}, env: quickly()})
+	err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), ours.left}, Session: &liveSession{}, Env: quickly()}, request{})
 	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) {
 		t.Errorf("exit code %d (%v), want %d", exitCode(err), err, exitLost)
 	}
@@ -206,12 +206,12 @@ func TestJeopardyAndSafeSignals(t *testing.T) {
 	firstLine(t, fifo, becomes(-1))
 	firstLine(t, warned, becomes(time.Second)) // CMD has handled the first: a shell may run the traps of two signals in either order
 	o := supervising(t, "sh", "-c", `trap 'echo >"$1"' USR1; trap 'exit 21' USR2; echo >"$0"; while :; do sleep 0.01; done`, fifo, warned)
-	o.jeopardy, o.safe = syscall.SIGUSR1, syscall.SIGUSR2
+	o.terms.Jeopardy, o.terms.Safe = syscall.SIGUSR1, syscall.SIGUSR2
 	said, heard := "the certificate has expired", new(lastHeard)
 	heard.text.Store(&said)
 	var told bytes.Buffer
 	o.err = &told
-	err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: session, env: quickly(), changed: changed, heard: heard})
+	err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: session, Env: quickly(), Changed: changed, Heard: heard}, request{})
 	if exitCode(err) != 21 {
 		t.Errorf("exit code %d (%v), want 21: CMD's own", exitCode(err), err)
 	}
@@ -232,17 +232,17 @@ func TestSafeTooLate(t *testing.T) {
 		ours.endsIn(2 * time.Second)
 	})
 	o := supervising(t, "sh", "-c", `trap 'exit 21' USR2; trap 'echo >"$1"; stopped=1' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo, newFIFO(t))
-	o.killAfter = time.Second
-	o.safe = syscall.SIGUSR2
+	o.terms.KillAfter = time.Second
+	o.terms.Safe = syscall.SIGUSR2
 	said, heard := "why", new(lastHeard)
 	heard.text.Store(&said)
 	firstLine(t, o.argv[4], func() { // CMD was asked to end
 		session.left.Store(int64(time.Second))
 		tell(t, changed)
 	})
-	err := o.supervise(work{
-		lock: fakeLock{t.Context(), ours.left}, session: session, env: quickly(), changed: changed, heard: heard,
-	})
+	err := o.supervise(tenure.Command{
+		Lock: fakeLock{t.Context(), ours.left}, Session: session, Env: quickly(), Changed: changed, Heard: heard,
+	}, request{})
 	if exitCode(err) != exitLost || !strings.Contains(err.Error(), "ended with 137") || !strings.Contains(err.Error(), "could have it: why; CMD") {
 		t.Errorf("exit code %d (%v), want %d: killed, and not told that it is safe", exitCode(err), err, exitLost)
 	}
@@ -253,9 +253,9 @@ func TestLostBeforeTheStart(t *testing.T) {
 	ctx, lose := context.WithCancelCause(t.Context())
 	mark := filepath.Join(t.TempDir(), "started")
 	o := supervising(t, "sh", "-c", `: >"$0"`, mark)
-	late := o.supervise(work{lock: fakeLock{ctx, func() time.Duration { return 0 }}, session: &liveSession{}, env: quickly()})
+	late := o.supervise(tenure.Command{Lock: fakeLock{ctx, func() time.Duration { return 0 }}, Session: &liveSession{}, Env: quickly()}, request{})
 	lose(api.Errorf(api.LockLost, "broken"))
-	lost := o.supervise(work{lock: fakeLock{ctx, long}, session: &liveSession{}, env: quickly()})
+	lost := o.supervise(tenure.Command{Lock: fakeLock{ctx, long}, Session: &liveSession{}, Env: quickly()}, request{})
 	for what, err := range map[string]error{"late": late, "lost": lost} {
 		if exitCode(err) != exitLost {
 			t.Errorf("%s: exit code %d (%v), want %d", what, exitCode(err), err, exitLost)
@@ -289,12 +289,12 @@ func TestYield(t *testing.T) {
 		firstLine(t, fifo, func() { close(asked) })
 		told := candidateNotice{file: filepath.Join(t.TempDir(), "told")}
 		o := supervising(t, "sh", "-c", `trap 'exit 22' TERM; echo >"$0"; for i in $(seq 2000); do [ -e "$1" ] && exit 0; sleep 0.01; done; exit 1`, fifo, told.file)
-		o.killAfter = 10 * time.Second // for a machine that is slow to run its trap
+		o.terms.KillAfter = 10 * time.Second // for a machine that is slow to run its trap
 		if yield {
 			told.file = "" // it is to end because it is asked
 		}
 		o.err = &told
-		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly(), request: request{asked: asked, yield: yield, told: (&electOptions{yield: yield}).describeCandidate}})
+		err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: &liveSession{}, Env: quickly()}, request{asked: asked, yield: yield, told: (&electOptions{yield: yield}).describeCandidate})
 		if got := exitCode(err); got != map[bool]int{true: 22, false: 0}[yield] || !strings.Contains(told.String(), "goes first") {
 			t.Errorf("yield %t: exit code %d (%v); told %q", yield, got, err, told.String())
 		}
@@ -308,7 +308,7 @@ func TestCommandThatIsNotBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for argv, begun := range map[string]bool{program: false, "false": true} {
-		err := supervising(t, argv).supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly()})
+		err := supervising(t, argv).supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: &liveSession{}, Env: quickly()}, request{})
 		if got := !errors.As(err, new(tenure.NotBegun)); err == nil || got != begun || !begun && exitCode(err) != supervise.ExitNotFound {
 			t.Errorf("%s: %v (exit code %d), begun: %t", argv, err, exitCode(err), got)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
-	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // completionBound is how long the cell may take to answer Tab. After it there are no offers and no message.
@@ -76,6 +74,69 @@ func argumentCount(use string) cobra.PositionalArgs {
 	return cobra.RangeArgs(least, len(words))
 }
 
+// source returns what may be offered, each with its meaning behind a tab.
+type source = func(ctx context.Context, g *globals) []string
+
+func words(list ...string) source {
+	return func(context.Context, *globals) []string { return slices.Clone(list) }
+}
+
+// fromCell is a source of what the default cell has.
+func fromCell[T any](ask func(*client.Cell, context.Context) ([]T, error), word func(T) string) source {
+	return func(ctx context.Context, g *globals) (list []string) {
+		cell, err := g.defaultCell()
+		if err != nil {
+			return nil
+		}
+		all, _ := askCell(ctx, g, cell, ask) // without an answer nothing is offered
+		for _, one := range all {
+			list = append(list, word(one))
+		}
+		return list
+	}
+}
+
+// sources returns what is offered for the words of usage lines, and for the values of flags.
+func sources() map[string]source {
+	cells := func(_ context.Context, g *globals) []string { return g.knownCells() }
+	sessions := fromCell((*client.Cell).Sessions, func(s client.SessionInfo) string {
+		return s.Session.String() + "\t" + term.Printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID))
+	})
+	signals := words("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH")
+	none := words()
+	return map[string]source{
+		"CELL": cells, "cell": cells, "ID": sessions, "session": sessions, "ACT": words(actWords()...), "NAME": lists,
+		"SEQ": ownSequencer, "if-sequencer": ownSequencer, "jeopardy-signal": signals, "safe-signal": signals,
+		"output":    words("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line", "yaml\tthe fields of json"),
+		"to":        fromCell((*client.Cell).Members, func(m client.Member) string { return m.ID + "\t" + m.Client }),
+		"principal": fromCell((*client.Cell).Quotas, func(q client.QuotaUse) string { return q.Principal }),
+		"servers":   none, "as": none, "reason": none, "value": none, "name": none,
+	}
+}
+
+// ownSequencer is the sequencer of the lock of this shell.
+func ownSequencer(context.Context, *globals) []string { return []string{os.Getenv("CHUBBY_SEQUENCER")} }
+
+// lists are the access control lists of the default cell.
+func lists(ctx context.Context, g *globals) (names []string) {
+	cell, err := g.defaultCell()
+	if err != nil {
+		return nil
+	}
+	all, _ := readNode(ctx, g, listsOf(cell), (*client.Client).List) // without an answer nothing is offered
+	for _, s := range all {
+		names = append(names, s.Path.Base())
+	}
+	return names
+}
+
+// complete offers what a source has that begins with the half-written word.
+func (g *globals) complete(from source) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+		return withPrefix(half, from(cmd.Context(), g.forCompletion())), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 	if strings.Contains(cmd.Use, "CMD") {
 		return g.completePath
@@ -83,19 +144,13 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 	var each []cobra.CompletionFunc
 	words, repeated := argumentsIn(cmd.Use)
 	for _, word := range words {
-		switch strings.Trim(word, "[]") {
-		case "PATH", "PREFIX", "SRC", "DST":
+		word = strings.Trim(word, "[]")
+		from, known := sources()[word]
+		switch {
+		case slices.Contains([]string{"PATH", "PREFIX", "SRC", "DST"}, word):
 			each = append(each, g.completePath)
-		case "CELL":
-			each = append(each, g.completeCell)
-		case "ID":
-			each = append(each, g.completeSession)
-		case "SEQ":
-			each = append(each, completeSequencer)
-		case "NAME":
-			each = append(each, g.completeList)
-		case "ACT":
-			each = append(each, completeWords(actWords()...))
+		case known:
+			each = append(each, g.complete(from))
 		default:
 			each = append(each, cobra.NoFileCompletions)
 		}
@@ -114,43 +169,21 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 
 // completeFlag returns the completion of a flag's value; nil for local files.
 func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
-	switch f.Name {
-	case "output":
-		return completeWords("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line", "yaml\tthe fields of json")
-	case "events":
+	from, known := sources()[f.Name]
+	isText := slices.Contains([]string{"string", "stringSlice", "bool"}, f.Value.Type())
+	switch {
+	case f.Name == "events":
 		return completeKinds
-	case "jeopardy-signal", "safe-signal":
-		return completeWords("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH")
-	case "if-sequencer":
-		return completeSequencer
-	case "to":
-		return g.completeReplica
-	case "principal":
-		return g.completePrincipal
-	case "read", "write", "change":
-		if cmd.Name() == "set" {
-			return g.completeList
-		}
-	case "dir", "prefix":
+	case f.Name == "dir", f.Name == "prefix":
 		return g.completeNode
-	case "session":
-		return g.completeSession
-	case "cell":
-		return g.completeCell
-	case "servers", "as", "reason", "value", "name":
-		return cobra.NoFileCompletions
-	}
-	switch f.Value.Type() {
-	case "string", "stringSlice", "bool":
+	case cmd.Name() == "set" && slices.Contains([]string{"read", "write", "change"}, f.Name):
+		return g.complete(lists)
+	case known:
+		return g.complete(from)
+	case isText:
 		return nil
 	}
 	return cobra.NoFileCompletions // a number or a duration
-}
-
-func completeWords(list ...string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		return offer(half, slices.Clone(list), nil)
-	}
 }
 
 // forCompletion returns options with a short timeout and without output.
@@ -161,14 +194,6 @@ func (g *globals) forCompletion() *globals {
 	return &h
 }
 
-// offer offers the words that begin with half, unless there is an error.
-func offer(half string, words []string, err error) ([]string, cobra.ShellCompDirective) {
-	if err != nil {
-		words = nil
-	}
-	return withPrefix(half, words), cobra.ShellCompDirectiveNoFileComp
-}
-
 // completePath offers the children of the directory of a half-written path, from the live cell. Directories end
 // with a slash, so that the user can go on.
 func (g *globals) completePath(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
@@ -177,10 +202,7 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 		switch {
 		case strings.Contains(cmd.Use, "PATH... ") && strings.HasPrefix(half, "/"+api.Root+"/"): // another path, as there is no program
 		case strings.Contains(cmd.Use, "CMD"):
-			if len(args) == 1 {
-				return programs(half), cobra.ShellCompDirectiveDefault
-			}
-			return nil, cobra.ShellCompDirectiveDefault // its arguments
+			return nil, cobra.ShellCompDirectiveDefault // a program and its arguments
 		case cmd.Args != nil && cmd.Args(cmd, append(slices.Clone(args), half)) != nil:
 			return nil, cobra.ShellCompDirectiveNoFileComp // it takes one path
 		}
@@ -211,32 +233,6 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	return names, more
 }
 
-// maxPrograms is the maximum of offered programs.
-const maxPrograms = 500
-
-// programs returns the programs in PATH that begin with half. The shell completes paths.
-func programs(half string) []string {
-	var names []string
-	if half == "" || strings.Contains(half, "/") {
-		return nil
-	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue // PATH may name missing directories
-		}
-		for _, e := range entries {
-			if len(names) >= maxPrograms {
-				return names
-			}
-			if name := e.Name(); strings.HasPrefix(name, half) && !slices.Contains(names, name) && supervise.Runnable(filepath.Join(dir, name)) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}
-
 // knownCells returns the cells known without a call: the default, the configured ones, and local.
 func (g *globals) knownCells() []string {
 	cells := slices.DeleteFunc(client.ConfiguredCells(), func(name string) bool { return !api.ValidCell(name) })
@@ -258,21 +254,8 @@ func (g *globals) rootsLike(half string) []string {
 	return roots
 }
 
-func (g *globals) completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return offer(half, g.knownCells(), nil)
-}
-
 func withPrefix(half string, words []string) []string {
-	return slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, half) })
-}
-
-// completeSequencer offers the sequencer of the lock of this shell.
-func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	var list []string
-	if own := os.Getenv("CHUBBY_SEQUENCER"); own != "" {
-		list = append(list, own)
-	}
-	return offer(half, list, nil)
+	return slices.DeleteFunc(words, func(word string) bool { return word == "" || !strings.HasPrefix(word, half) })
 }
 
 func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
@@ -284,49 +267,4 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 		}
 	}
 	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-}
-
-// askDefault asks the default cell for offers.
-func askDefault[T any](
-	ctx context.Context, g *globals, ask func(*client.Cell, context.Context) ([]T, error), word func(T) string,
-) (words []string, err error) {
-	cell, err := g.defaultCell()
-	if err != nil {
-		return nil, err
-	}
-	list, err := askCell(ctx, g.forCompletion(), cell, ask)
-	for _, one := range list {
-		words = append(words, word(one))
-	}
-	return words, err
-}
-
-func (g *globals) completeSession(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	words, err := askDefault(cmd.Context(), g, (*client.Cell).Sessions, func(s client.SessionInfo) string {
-		return s.Session.String() + "\t" + term.Printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID))
-	})
-	return offer(half, words, err)
-}
-
-func (g *globals) completeReplica(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	words, err := askDefault(cmd.Context(), g, (*client.Cell).Members, func(m client.Member) string { return m.ID + "\t" + m.Client })
-	return offer(half, words, err)
-}
-
-func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	words, err := askDefault(cmd.Context(), g, (*client.Cell).Quotas, func(q client.QuotaUse) string { return q.Principal })
-	return offer(half, slices.DeleteFunc(words, func(principal string) bool { return principal == "" }), err)
-}
-
-func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	var words []string
-	cell, err := g.defaultCell()
-	if err == nil {
-		var lists []api.Stat
-		lists, err = readNode(cmd.Context(), g.forCompletion(), listsOf(cell), (*client.Client).List)
-		for _, s := range lists {
-			words = append(words, s.Path.Base())
-		}
-	}
-	return offer(half, words, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // consent is the flag --yes, for changes that the user could not undo.
@@ -28,8 +29,6 @@ func (o *consent) refuse(what string) error {
 	}
 	return usagef("%s. Nothing was changed; --yes does it all the same", what)
 }
-
-func isList(p api.Path) bool { return !p.IsRoot() && p.Parent().Name() == api.ACLDir }
 
 // confirmWrite refuses without --yes to write or delete an access control list, if the change takes from the
 // user the right to undo it. after is nil for a deletion. Every command that can change a list calls it.
@@ -201,4 +200,44 @@ func (o *consent) confirmSessions(ctx context.Context, c *client.Client, princip
 		}
 	}
 	return nil
+}
+
+// sequencerCondition is the flag --if-sequencer: it requires that the sequencer's lock is still held in its
+// generation.
+type sequencerCondition struct {
+	text  string
+	given bool // also with an empty text, as from an unset variable
+}
+
+func (s *sequencerCondition) flag(cmd *cobra.Command, does string) {
+	cmd.Flags().StringVar(&s.text, "if-sequencer", "", does+" only if the sequencer `SEQ` is valid: its lock is still held")
+}
+
+// parse returns the sequencer, or nil without the flag. It rejects text that is no sequencer like an invalid
+// one, before anything is sent.
+func (s *sequencerCondition) parse(cmd *cobra.Command) (*sequencer.Sequencer, error) {
+	if s.given = cmd.Flags().Changed("if-sequencer"); !s.given {
+		return nil, nil
+	}
+	seq, err := sequencer.Parse(s.text)
+	if err != nil {
+		return nil, s.exitCodeOf(fmt.Errorf("--if-sequencer: %w", err))
+	}
+	return &seq, nil
+}
+
+// options returns the options that make a change depend on the sequencer.
+func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, error) {
+	seq, err := s.parse(cmd)
+	if seq == nil {
+		return nil, err
+	}
+	return []client.WriteOption{client.IfSequencer(*seq)}, nil
+}
+
+func (s *sequencerCondition) exitCodeOf(err error) error {
+	if s.given && api.CodeOf(err) == api.BadSequencer {
+		return &exitError{exitMismatch, err}
+	}
+	return err
 }

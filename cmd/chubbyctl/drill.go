@@ -115,7 +115,6 @@ network: the others have to find out by their election timeout, and elect.`,
 		Example: `  chubbyctl drill failover
   chubbyctl drill failover --yes --limit 500ms
   chubbyctl drill failover --hard --yes --limit 4s -o json`,
-		Args: arguments(cobra.MaximumNArgs(1)),
 	}, func(args []string) ([]string, error) {
 		if hard {
 			o.kind = drillHardFailOver
@@ -142,7 +141,6 @@ after a fail-over: all leases and lock-delays begin anew. --limit counts the who
 time without an answer, so it is longer than DURATION.`, api.MaxOutage),
 		Example: `  chubbyctl drill outage 20s
   chubbyctl drill outage 20s --yes --limit 25s --reason 'game day'`,
-		Args: arguments(cobra.RangeArgs(1, 2)),
 	}, func(args []string) (rest []string, err error) {
 		switch o.length, err = time.ParseDuration(args[0]); {
 		case err != nil:
@@ -166,7 +164,6 @@ of its locks and after how long, and whether a new session of the same principal
 host was opened. --limit is for how long a lock may be without a new holder.`,
 		Example: `  chubbyctl drill session-loss s42
   chubbyctl drill session-loss s42 --yes --reason 'does the standby take over?'`,
-		Args: arguments(cobra.RangeArgs(1, 2)),
 	}, func(args []string) (rest []string, err error) {
 		o.session, _, err = o.sessionOf(args[:1])
 		return args[1:], err
@@ -186,7 +183,6 @@ the drill does not write it, and reports how long writes of others waited.`, api
 		Example: `  chubbyctl drill slow-client
   chubbyctl drill slow-client --yes --limit 3s
   chubbyctl drill slow-client --file /ls/local/config --for 30s --yes`,
-		Args: arguments(cobra.MaximumNArgs(1)),
 	}, func(args []string) ([]string, error) {
 		if o.length < minDrill || o.length > maxSilence {
 			return nil, usagef("--for %v: want %v to %v", o.length, minDrill, maxSilence)

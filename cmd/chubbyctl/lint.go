@@ -95,7 +95,7 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 	flags.StringVar(&o.Principal, "principal", "", "only of sessions of this principal")
 	flags.StringSliceVar(&rules, "rule", nil, "only by these rules, `RULE,...`")
 	flags.IntVar(&o.Most, "most", 20, "how many findings to list at most")
-	_ = cmd.RegisterFlagCompletionFunc("rule", completeWords(misuseNames()...)) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("rule", g.complete(words(misuseNames()...))) // the flag exists
 	return cmd
 }
 

@@ -79,7 +79,7 @@ func TestJSONFields(t *testing.T) {
 			return g.printStatus(b, status, "")
 		},
 		"path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s": func(b *bytes.Buffer) error {
-			return g.printHistory(b, client.History{Path: "/ls/foo/a", Holdings: []api.Holding{{}}})
+			return g.printHistory(b, api.History{Path: "/ls/foo/a", Holdings: []api.Holding{{}}})
 		},
 		"path mode sequencer token session epoch": func(b *bytes.Buffer) error {
 			return term.JSON.Print(b, acquiredFields{})

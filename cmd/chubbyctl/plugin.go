@@ -17,14 +17,16 @@ import (
 )
 
 // plugin is the program of an unknown verb, and how to run it: chubbyctl-VERB, beside chubbyctl's own file or
-// on PATH, as with git and kubectl.
+// on PATH, as with git and kubectl; or chubbyctl-recipes, which gets the verb, too.
 type plugin struct {
 	path      string
 	args, env []string
 }
 
-// queueVerb is the verb of a program that comes with chubbyctl.
-const queueVerb = "queue"
+// recipesProgram is a program that comes with chubbyctl and has these verbs.
+const recipesProgram = "chubbyctl-recipes"
+
+func isRecipe(verb string) bool { return verb == "barrier" || verb == "queue" }
 
 // runPlugin replaces this process by the program of a verb that root lacks. It returns nil without such a
 // program: cobra knows the verb, or explains the fault. An error may be that of a program that ended, with any
@@ -37,7 +39,7 @@ func runPlugin(root *cobra.Command, args []string) error {
 	return runInPlace(p.path, append([]string{filepath.Base(p.path)}, p.args...), p.env)
 }
 
-// findPlugin returns the program for a command line, if there is one. The program gets all arguments except the
+// findPlugin returns the program for a command line, if there is one. The program gets all arguments except its
 // verb: it knows the global flags, in any place. Its environment has the default cell, and the certificates of
 // a cell of 'chubbyd dev' here.
 func findPlugin(root *cobra.Command, args []string) (*plugin, error) {
@@ -62,11 +64,15 @@ func findPlugin(root *cobra.Command, args []string) (*plugin, error) {
 	if strings.ContainsFunc(verb, isOther) || verb == "help" || slices.ContainsFunc(root.Commands(), isKnown) {
 		return nil, nil
 	}
-	path := programOf(verb)
+	name, own := "chubbyctl-"+verb, rest[1:]
+	if isRecipe(verb) {
+		name, own = recipesProgram, rest
+	}
+	path := findProgram(name)
 	switch {
-	case path == "" && verb == queueVerb:
-		return nil, usagef("'chubbyctl queue' is a program of its own, chubbyctl-queue, which is neither beside chubbyctl nor on PATH; " +
-			"'go install github.com/chubbylock/chubby/contrib/recipes/cmd/chubbyctl-queue@latest' installs it")
+	case path == "" && name == recipesProgram:
+		return nil, usagef("'chubbyctl %s' is a program of its own, %s, which is neither beside chubbyctl nor on PATH; "+
+			"'go install github.com/chubbylock/chubby/contrib/recipes/cmd/%s@latest' installs it", verb, name, name)
 	case path == "":
 		return nil, nil
 	}
@@ -74,16 +80,15 @@ func findPlugin(root *cobra.Command, args []string) (*plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := []string{"CHUBBY_CELL=" + cell}
+	env := []string{"CHUBBY_CELL=" + cell}
 	if dev := given.tlsFiles(cell); given.tls == (client.TLSFiles{}) && dev != given.tls && len(client.ConfiguredCells()) == 0 {
-		own = append(own, "CHUBBY_CACERT="+dev.CA, "CHUBBY_CERT="+dev.Cert, "CHUBBY_KEY="+dev.Key)
+		env = append(env, "CHUBBY_CACERT="+dev.CA, "CHUBBY_CERT="+dev.Cert, "CHUBBY_KEY="+dev.Key)
 	}
-	return &plugin{path, append(slices.Clone(before), rest[1:]...), tenure.Environment(own...)}, nil
+	return &plugin{path, append(slices.Clone(before), own...), tenure.Environment(env...)}, nil
 }
 
-// programOf returns the path of a verb's program, or "".
-func programOf(verb string) string {
-	name := "chubbyctl-" + verb
+// findProgram returns the path of a program, or "".
+func findProgram(name string) string {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
 			return path

@@ -69,6 +69,22 @@ func TestPluginIsFound(t *testing.T) {
 	}
 }
 
+// The verbs of recipes are those of one program, which is told which.
+func TestPluginOfRecipes(t *testing.T) {
+	addPlugin(t, "recipes", "exit 0\n")
+	root, _ := newRootCommand()
+	for line, want := range map[string]string{
+		"-v queue put x":       "-v queue put x",
+		"barrier a":            "barrier a",
+		"help queue put":       "queue put --help",
+		"__complete queue put": "__complete queue put",
+	} {
+		if p, err := findPlugin(root, strings.Fields(line)); err != nil || p == nil || strings.Join(p.args, " ") != want {
+			t.Errorf("%q: %+v, %v; want %q", line, p, err, want)
+		}
+	}
+}
+
 // Where the program of a verb that belongs to chubbyctl is not installed, it says how to install it.
 func TestPluginIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())

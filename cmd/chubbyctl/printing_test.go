@@ -65,7 +65,7 @@ func TestEveryAnswerIsWritten(t *testing.T) {
 			"mkdir d/e -o json", "cp d/a d/c -o json", "rm d/c -o json", "export d", "txn --if-exists d/a --put d/a=y -o json", "acl get d", "acl get d -o json", "acl can read d/a",
 			"acl file ls", "quota ls", "quota ls -o json", "cell status", "cell status -o json", "cell members", "cell upgrade status",
 			"session ls", "whoami", "whoami -o json", "top --times 1", "top --times 1 -o json", "history d/a", "explain d/a",
-			"explain d/a -o json", "elect --show d/a -o json", "semaphore sem --slots 2 --resize -o json", "barrier bar --parties 1 -o json", "locks -o json --graph",
+			"explain d/a -o json", "elect --show d/a -o json", "semaphore sem --slots 2 --resize -o json", "locks -o json --graph",
 			"locks --graph", "lint", "lint -o json", "sizing", "sizing -o json", "config current", "version -o json", "completion fish", "help acquire", "members --help",
 			"acquire d/a", "acquire d/a -o json", "elect d/a --value x", "semaphore sem --slots 2", "members join up", "put d/eph x --ephemeral -o json",
 		} {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -261,5 +262,100 @@ func awaitEnd(ctx context.Context, h *client.Handle) error {
 		case err != nil:
 			return fmt.Errorf("%s is gone: %w", h.Path(), err)
 		}
+	}
+}
+
+func newCatCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cat PATH...",
+		Short: "Write the contents of files to standard output",
+		Long: `cat writes the bytes of files exactly, with nothing added. With -o json it prints
+an object per file instead, with contents (if they are UTF-8), contents_base64 and
+the content generation.`,
+		Example: "  chubbyctl cat /ls/local/svc/primary",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
+		},
+	}
+}
+
+func (g *globals) printFile(cmd *cobra.Command, p api.Path) error {
+	contents, stat, err := g.readContents(cmd.Context(), p)
+	if err != nil {
+		return err
+	}
+	return g.printContents(cmd.OutOrStdout(), contents, stat)
+}
+
+type contentsFields struct {
+	Path string `json:"path"`
+	*watchedContents
+}
+
+func (g *globals) printContents(out io.Writer, contents []byte, stat api.Stat) error {
+	if g.json() {
+		return g.output.Print(out, contentsFields{stat.Path.String(), newWatchedContents(contents, stat)})
+	}
+	_, err := out.Write(contents)
+	return err
+}
+
+func newMkdirCommand(g *globals) *cobra.Command {
+	var parents bool
+	cmd := &cobra.Command{
+		Use:     "mkdir PATH...",
+		Short:   "Create directories",
+		Example: "  chubbyctl mkdir -p /ls/local/svc/web",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.changeEach(args, func(p api.Path) error {
+				return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+					h, err := makeDirectory(ctx, c, p, parents)
+					if err != nil {
+						return err
+					}
+					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "create the directories above too; no error if it is there")
+	return cmd
+}
+
+func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (h *client.Handle, err error) {
+	dirs := []api.Path{p}
+	for parents && !dirs[0].IsRoot() {
+		dirs = slices.Insert(dirs, 0, dirs[0].Parent())
+	}
+	made := false
+	for _, dir := range dirs {
+		create := client.NewDirectory
+		switch {
+		case parents && dir.IsRoot():
+			create = client.Existing
+		case parents:
+			create = client.Directory
+		}
+		h, err = c.Open(ctx, dir.String(), client.OpenOptions{Read: true, Create: create, Kind: api.Directory})
+		if err != nil {
+			return nil, afterSteps(made, withAdvice(err, dir, create))
+		}
+		made = made || h.Created()
+	}
+	return h, nil
+}
+
+func newTouchCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     "touch PATH...",
+		Short:   "Create empty files where there are none",
+		Example: "  chubbyctl touch /ls/local/svc/lock",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.changeEach(args, func(p api.Path) error {
+				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
+				})
+			})
+		},
 	}
 }

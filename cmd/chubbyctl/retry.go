@@ -8,12 +8,17 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/supervise"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // The pauses before CMD runs again (--retry): the first and the longest. Each is up to twice the last, until
@@ -141,14 +146,81 @@ func endingSignals() []os.Signal {
 	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
-// sleep waits; false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
+// environment returns CMD's environment: this process's, and what is held. With several locks, each lock's
+// variables have one line a lock, sorted by name.
+func (t *heldLock) environment(session api.SessionID) []string {
+	own := []string{"CHUBBY_SESSION=" + session.String()}
+	var paths, sequencers, tokens []string
+	for _, lock := range t.locks {
+		paths = append(paths, lock.Path())
+		sequencers = append(sequencers, lock.Sequencer().String())
+		tokens = append(tokens, strconv.FormatUint(lock.Token(), 10))
 	}
+	if len(t.locks) > 0 {
+		own = append(own, "CHUBBY_LOCK="+strings.Join(paths, "\n"), "CHUBBY_SEQUENCER="+strings.Join(sequencers, "\n"), "CHUBBY_TOKEN="+strings.Join(tokens, "\n"))
+	}
+	if t.slot != nil {
+		own = append(own, "CHUBBY_SLOT="+strconv.Itoa(*t.slot))
+	}
+	if t.member != "" {
+		own = append(own, "CHUBBY_MEMBER="+t.member)
+	}
+	return tenure.Environment(own...)
+}
+
+// supervise runs CMD while the lock is held. CMD is asked to end if the lock is given up for a request. It
+// returns tenure.NotBegun if CMD certainly did not begin.
+func (o *workOptions) supervise(c tenure.Command, r request) error {
+	c.Terms, c.Program, c.Args = o.terms, o.program, o.argv
+	c.Guardian, c.Verbose, c.Notice, c.Warn = guardianVerb, o.verbose, o.notice, o.warn
+	c.Asked, c.GivesUp = r.asked, func() bool { return o.noticeRequest(r) }
+	err := c.Run(o.signals)
+	var ended *tenure.Ended
+	switch {
+	case !errors.As(err, &ended):
+		return err
+	case ended.Lost:
+		return &exitError{exitLost, err}
+	case ended.Err != nil:
+		return &exitError{exitFailed, err}
+	}
+	return exitWith(ended.Code)
+}
+
+func (o *workOptions) checkBudget(lease time.Duration) error {
+	if err := o.terms.Budget(lease).Check(); err != nil {
+		return usagef("%s: %v", o.verb, err)
+	}
+	return nil
+}
+
+func (o *workOptions) keepSequencer(held context.Context, sequencer string) (forget func(), err error) {
+	forget, err = tenure.KeepSequencer(held, o.sequencerFile, sequencer, o.warn)
+	return forget, usageOf(err)
+}
+
+// usageOf turns the error of an unusable sequencer file into a usage error.
+func usageOf(err error) error {
+	if errors.As(err, new(tenure.FileError)) {
+		return usagef("%v", err)
+	}
+	return err
+}
+
+func exitWith(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// lastHeard is what replicas said when the cell stopped answering.
+type lastHeard struct{ text atomic.Pointer[string] }
+
+// String returns the text after a colon, or "".
+func (h *lastHeard) String() string {
+	if text := h.text.Load(); text != nil && *text != "" {
+		return ": " + *text
+	}
+	return ""
 }

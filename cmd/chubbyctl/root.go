@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,8 +26,8 @@ CHUBBY_CELLS ("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or
 ~/.config/chubby/cells.yaml; else from DNS; else, for a cell named nowhere, on this
 machine, where 'chubbyd dev' starts one.
 
-A verb that is not in the list is the program chubbyctl-VERB, beside chubbyctl or on PATH:
-'chubbyctl queue', for work queues, is chubbyctl-queue.
+A verb that is not in the list is the program chubbyctl-VERB, beside chubbyctl or on PATH.
+'chubbyctl queue', for work queues, and 'chubbyctl barrier' are chubbyctl-recipes.
 
 Exit codes are in 'chubbyctl help exit-codes', variables of the environment in 'chubbyctl
 help environment'.`,
@@ -59,7 +57,7 @@ help environment'.`,
 	}
 	root.SetFlagErrorFunc(explainFlagError)
 	g.addFlags(root.PersistentFlags())
-	addGrouped(root, "Locks", newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g),
+	addGrouped(root, "Locks", newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g),
 		newLocksCommand(g), newLockCommand(g), newHistoryCommand(g), newExplainCommand(g), newSequencerCommand(g))
 	addGrouped(root, "Files", newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newTxnCommand(g), newMkdirCommand(g), newRmCommand(g),
 		newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g))
@@ -98,56 +96,4 @@ func addGrouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 		cmd.GroupID = title
 	}
 	root.AddCommand(commands...)
-}
-
-// needsVerb is the action of a command that only groups others. People see its help; programs, which expect
-// objects, get an error with the commands.
-func needsVerb(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 && term.Format(cmd.Flag("output").Value.String()).ForPrograms() {
-		var names []string
-		for _, child := range cmd.Commands() {
-			if child.IsAvailableCommand() {
-				names = append(names, child.Name())
-			}
-		}
-		return usagef("%s needs one of the commands %s", cmd.CommandPath(), strings.Join(names, ", "))
-	}
-	if len(args) == 0 {
-		if err := cmd.Help(); err != nil {
-			return err
-		}
-		return usagef("%s needs one of the commands above", cmd.CommandPath())
-	}
-	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
-	where, meant := "", meaningOf(args[0])
-	if cmd.HasParent() {
-		group := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
-		where, meant = group+": ", meaningBelow(group, args[0], cmd.ArgsLenAtDash() >= 0)
-	}
-	if near := cmd.SuggestionsFor(args[0]); meant != "" {
-		advice = meant
-	} else if len(near) > 0 {
-		advice = "did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return usagef("%sthere is no command %q; %s", where, args[0], advice)
-}
-
-// newGroup returns a command that groups others. Its examples are their first ones.
-func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
-	group := &cobra.Command{
-		Use:                        use,
-		Short:                      short,
-		Args:                       cobra.ArbitraryArgs,
-		RunE:                       needsVerb,
-		SuggestionsMinimumDistance: 2,
-	}
-	group.AddCommand(commands...)
-	var examples []string
-	for _, cmd := range commands[:min(len(commands), 5)] {
-		if first, _, _ := strings.Cut(cmd.Example, "\n"); first != "" && !strings.HasSuffix(first, `\`) {
-			examples = append(examples, first)
-		}
-	}
-	group.Example = strings.Join(examples, "\n")
-	return group
 }

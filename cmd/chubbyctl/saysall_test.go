@@ -22,7 +22,7 @@ func TestJSONSaysWhatTheTextSays(t *testing.T) {
 			return g.printLocks(out, func(yield func(client.LockInfo, error) bool) { yield(lock, nil) })
 		}, "the nightly report"},
 		"that more hold a lock than its history lists": {func(g *globals, out io.Writer) error {
-			return g.printHistory(out, client.History{Path: "/ls/local/a", MoreHolders: 777, Holdings: []api.Holding{{Session: 7, Mode: api.Shared, Generation: 3}}})
+			return g.printHistory(out, api.History{Path: "/ls/local/a", MoreHolders: 777, Holdings: []api.Holding{{Session: 7, Mode: api.Shared, Generation: 3}}})
 		}, "777"},
 		"that more hold a lock that is waited for": {func(g *globals, out io.Writer) error {
 			w := &lockWait{o: &workOptions{globals: g, err: out, out: io.Discard, path: api.MustParsePath("/ls/local/a")}}

@@ -68,14 +68,6 @@ func (g *globals) checkSequencer(ctx context.Context, text string, out io.Writer
 	return errors.Join(g.printVerdict(out, verdict), err)
 }
 
-func explanation(err error) string {
-	var e *api.Error
-	if errors.As(err, &e) && e.Message != "" {
-		return e.Message
-	}
-	return err.Error()
-}
-
 func (g *globals) printVerdict(out io.Writer, v verdictFields) error {
 	text := "valid"
 	if !v.Valid {

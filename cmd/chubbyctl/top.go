@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -23,7 +22,7 @@ type topFields struct {
 	Sessions *uint64            `json:"sessions"` // null while the master is unknown
 	Nodes    *uint64            `json:"nodes"`
 	Locks    *uint64            `json:"locks"`
-	Backlog  *client.Backlog    `json:"backlog"` // null unless the caller is an operator
+	Backlog  *api.Backlog       `json:"backlog"` // null unless the caller is an operator
 	PerS     map[string]float64 `json:"per_s"`   // null at first, after a fail-over, and unless the caller is an operator
 	Waits    []lockFields       `json:"waits"`
 	Holdups  []holdupFields     `json:"holdups"`
@@ -102,7 +101,7 @@ func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 type topLook struct {
 	clock    func() time.Duration // since the master's look
 	status   client.Status
-	overview client.Overview
+	overview api.Overview
 }
 
 func (l *topLook) take(ctx context.Context, c *client.Cell, most int) (err error) {
@@ -226,19 +225,6 @@ func addWait(t *term.Table, l client.LockInfo) {
 }
 
 func heldFor(h api.Holder) string { return term.Roughly(since(h.SinceUnix)) }
-
-// flushOr writes a table, or that it is empty, and how much more there is.
-func flushOr(t *term.Table, out io.Writer, rows int, none string, more int, of string) error {
-	if rows == 0 {
-		_, err := fmt.Fprintln(out, none)
-		return err
-	}
-	if err := t.Flush(); err != nil || more == 0 {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "and %d more %s\n", more, of)
-	return err
-}
 
 // paintMany shows a number of waiters, in colour if not 0.
 func paintMany(style term.Style, what string, n int) string {

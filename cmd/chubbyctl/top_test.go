@@ -21,13 +21,13 @@ func topExample(passed time.Duration, calls uint64) topLook {
 			Cell: "foo", Master: "r2", Sessions: 12, Nodes: 34, Locks: 5,
 			Replicas: []client.ReplicaStatus{{ID: "r1", Healthy: true}, {ID: "r2", Healthy: true}, {ID: "r3"}},
 		},
-		overview: client.Overview{
-			Epoch: 9, Whole: true, Backlog: client.Backlog{Waiters: 3, Changes: 1}, Counts: map[string]uint64{"calls": calls},
+		overview: api.Overview{
+			Epoch: 9, Whole: true, Backlog: api.Backlog{Waiters: 3, Changes: 1}, Counts: map[string]uint64{"calls": calls},
 			Waits: []client.LockInfo{{
 				Path: "/ls/foo/a/very/long/path/of/a/service/that/has/a/primary", Holders: []api.Holder{holder}, MoreHolders: 2,
 				Waiters: []client.Waiter{{Holder: waiter, Waiting: 65 * time.Second}, {Holder: holder, Waiting: time.Second}}, MoreWaiters: 1,
 			}},
-			Holdups:   []client.Holdup{{Path: "/ls/foo/config", Waiting: 4 * time.Second, Slow: []api.Holder{waiter}, MoreSlow: 2}},
+			Holdups:   []api.Holdup{{Path: "/ls/foo/config", Waiting: 4 * time.Second, Slow: []api.Holder{waiter}, MoreSlow: 2}},
 			MoreWaits: 4,
 		},
 	}

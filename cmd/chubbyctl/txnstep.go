@@ -94,7 +94,7 @@ func (o *txnOptions) addSteps(cmd *cobra.Command) {
 		{stepIfInstance, "PATH=I", "only if the node is this instance, with any contents", nil},
 		{stepIfAbsent, "PATH", "only if there is no such node", o.completeNode},
 		{stepIfExists, "PATH", "only if there is such a node", o.completeNode},
-		{stepIfSequencer, "SEQ", "only if the sequencer is valid: its lock is still held", completeSequencer},
+		{stepIfSequencer, "SEQ", "only if the sequencer is valid: its lock is still held", o.complete(ownSequencer)},
 		{stepPut, "PATH=VALUE", "write a file, creating it if absent", nil},
 		{stepPutFile, "PATH=FILE", "the same, with what is in a file of this machine", nil},
 		{stepCreate, "PATH=VALUE", "create a file, only if there is no such node", nil},

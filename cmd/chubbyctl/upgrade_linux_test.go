@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // upgraded replaces the file of this program, as an upgrade does during the wait for a lock, and then runs a command.
@@ -26,12 +27,12 @@ func upgraded() int {
 	}
 	o := &workOptions{
 		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), argv: []string{"sh", "-c", "exit 5"}, program: "/bin/sh",
-		killAfter: 100 * time.Millisecond, signals: make(chan os.Signal, 8), out: io.Discard, err: os.Stderr,
+		terms: tenure.Terms{KillAfter: 100 * time.Millisecond}, signals: make(chan os.Signal, 8), out: io.Discard, err: os.Stderr,
 	}
 	session := &liveSession{}
 	session.left.Store(int64(time.Minute))
 	lock := fakeLock{ctx: context.Background(), exclusive: func() time.Duration { return time.Minute }}
-	err = o.supervise(work{lock: lock, session: session, env: os.Environ()})
+	err = o.supervise(tenure.Command{Lock: lock, Session: session, Env: os.Environ()}, request{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

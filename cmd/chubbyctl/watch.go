@@ -1,17 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 type watchOptions struct {
@@ -216,4 +224,158 @@ func kindNames(kinds []api.EventKind) []string {
 		names[i] = k.String()
 	}
 	return names
+}
+
+type eventFields struct {
+	Time        string         `json:"time"` // of arrival, by this machine's clock
+	Event       string         `json:"event"`
+	Path        string         `json:"path"`
+	Child       string         `json:"child"`
+	Generation  api.Generation `json:"generation"`
+	Reason      string         `json:"reason"`
+	Explanation string         `json:"explanation"`
+	*watchedContents
+}
+
+func newEventFields(e api.Event, at time.Time) eventFields {
+	f := eventFields{
+		Time:        at.Local().Format(time.RFC3339Nano),
+		Event:       e.Kind.String(),
+		Path:        e.Path,
+		Child:       e.Child,
+		Generation:  e.Generation,
+		Explanation: e.Explanation,
+	}
+	if e.Reason != 0 {
+		f.Reason = e.Reason.String()
+	}
+	return f
+}
+
+// printEvent prints an event on one line.
+func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
+	where, generation := e.Path, "-"
+	if e.Child != "" {
+		where += "/" + e.Child
+	}
+	if e.Generation != 0 {
+		generation = fmt.Sprint(e.Generation)
+	}
+	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
+	return o.output.SayIn(o.out, fields, meaning(e.Kind), strings.TrimRight(line, " "))
+}
+
+// because joins an event's reason and explanation: "deleted: by ann".
+func because(e api.Event) string {
+	if e.Reason == 0 {
+		return e.Explanation
+	}
+	return strings.TrimSuffix(e.Reason.String()+": "+e.Explanation, ": ")
+}
+
+// meaning returns an event's meaning, for its colour.
+func meaning(kind api.EventKind) term.Meaning {
+	switch kind {
+	case api.EventHandleInvalid, api.EventLockLost, api.EventSessionEnded:
+		return term.Trouble
+	case api.EventMasterFailedOver, api.EventLost, api.EventConflictingLock, api.EventLockVacant:
+		return term.Waiting
+	}
+	return term.Plain
+}
+
+// explained adds the explanation to an event about the whole session.
+func explained(e api.Event) api.Event {
+	switch {
+	case e.Explanation != "":
+	case e.Kind == api.EventMasterFailedOver:
+		e.Explanation = "another master serves the cell, and events may have been lost: look again"
+	case e.Kind == api.EventLost:
+		e.Explanation = "more happened than was kept for this watch: look again"
+	}
+	return e
+}
+
+// contentsForm is the form in which CMD needs a file's contents. It is a flag.
+type contentsForm string
+
+const (
+	contentsText   contentsForm = "text"
+	contentsBase64 contentsForm = "base64"
+)
+
+func (f *contentsForm) String() string { return string(*f) }
+
+func (f *contentsForm) Type() string { return "form" }
+
+func (f *contentsForm) Set(text string) error {
+	switch form := contentsForm(text); form {
+	case contentsText, contentsBase64:
+		*f = form
+		return nil
+	}
+	return usagef("want text, for files that are UTF-8, or base64")
+}
+
+// watchedContents are a file's contents after an event, for programs.
+type watchedContents struct {
+	ContentGeneration api.Generation `json:"content_generation"`
+	Contents          *string        `json:"contents,omitempty"` // if UTF-8
+	ContentsBase64    string         `json:"contents_base64"`
+}
+
+func newWatchedContents(contents []byte, stat api.Stat) *watchedContents {
+	w := &watchedContents{ContentGeneration: stat.Content, ContentsBase64: base64.StdEncoding.EncodeToString(contents)}
+	if utf8.Valid(contents) {
+		text := string(contents)
+		w.Contents = &text
+	}
+	return w
+}
+
+// hookGrace is the time from SIGTERM to SIGKILL for the CMD of a watch.
+const hookGrace = 3 * time.Second
+
+// runHook runs CMD for events, the last of which is in its environment, and waits for it. If CMD fails, it
+// notifies the user and returns no error: CMD may need the next event too. With --contents CMD gets each
+// event's fields on standard input, which it may ignore.
+func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
+	if hasEnded(ctx) {
+		return nil
+	}
+	e, kind := due[len(due)-1].Event, due[len(due)-1].fields.Event
+	c := exec.CommandContext(ctx, "/bin/sh", "-c", o.exec)
+	c.Env = append(os.Environ(), // of duplicate names, the later value counts
+		"CHUBBY_EVENT="+kind,
+		"CHUBBY_PATH="+e.Path,
+		"CHUBBY_CHILD="+e.Child,
+		"CHUBBY_GENERATION="+strconv.FormatUint(uint64(e.Generation), 10),
+	)
+	if o.contents != "" {
+		var lines bytes.Buffer
+		for _, one := range due {
+			if err := term.JSON.Print(&lines, one.fields); err != nil {
+				return err
+			}
+		}
+		c.Stdin = &lines
+	}
+	c.Stdout, c.Stderr = term.Bare(o.out), term.Bare(o.err)
+	c.WaitDelay = hookGrace
+	finish := endAsGroup(c)
+	err := c.Run()
+	finish()
+	var exit *exec.ExitError
+	switch {
+	case hasEnded(ctx):
+		return nil // it was asked to end
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // CMD has ended, and its leftovers hold its standard input
+	case errors.As(err, &exit):
+		o.notice(o.err, fmt.Sprintf("CMD for %s of %s failed: %v", kind, e.Path, err))
+		return nil
+	case err != nil:
+		return fmt.Errorf("run CMD: %w", err)
+	}
+	return nil
 }

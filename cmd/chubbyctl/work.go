@@ -29,14 +29,13 @@ import (
 type workOptions struct {
 	*globals
 	verb           string
-	noun           string // of PATH; empty: lock
+	noun           string       // of PATH; empty: lock
+	terms          tenure.Terms // --lock-delay and --kill-after, and what they are used with
 	wait           time.Duration
 	waits          bool // --wait was given
 	try            bool // of acquire and semaphore: do not wait
-	lockDelay      time.Duration
 	lease          time.Duration
 	reason         string
-	killAfter      time.Duration
 	jeopardySignal string
 	safeSignal     string
 	sequencerFile  string
@@ -45,25 +44,23 @@ type workOptions struct {
 	busyCode       int  // the exit code of a vain try or wait
 	busyCodeGiven  bool // --busy-exit-code was given
 
-	several        bool                 // several paths are allowed
-	paths          []api.Path           // all of them
-	path           api.Path             // the first
-	argv           []string             // the command; empty: only hold the lock
-	program        string               // where the command is
-	scan           time.Duration        // how long listing this machine's processes takes
-	begun          func() time.Duration // since the wait began, with the first request for a session; nil before
-	jeopardy, safe os.Signal
-	signals        chan os.Signal // for the command
-	out, err       io.Writer
-	rearm          func() context.Context // makes interrupts end a context again; nil if they are not caught
+	several  bool                 // several paths are allowed
+	paths    []api.Path           // all of them
+	path     api.Path             // the first
+	argv     []string             // the command; empty: only hold the lock
+	program  string               // where the command is
+	begun    func() time.Duration // since the wait began, with the first request for a session; nil before
+	signals  chan os.Signal       // for the command
+	out, err io.Writer
+	rearm    func() context.Context // makes interrupts end a context again; nil if they are not caught
 }
 
 // recipeDelay returns --lock-delay for a recipe's options, where zero is the default.
 func (o *workOptions) recipeDelay() time.Duration {
-	if o.lockDelay == 0 {
+	if o.terms.LockDelay == 0 {
 		return recipe.NoLockDelay
 	}
-	return o.lockDelay
+	return o.terms.LockDelay
 }
 
 const defaultKillAfter = 3 * time.Second
@@ -71,7 +68,7 @@ const defaultKillAfter = 3 * time.Second
 func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	o.addCommandFlags(flags)
 	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for the lock; 0 is one try (default: without limit)")
-	flags.DurationVar(&o.lockDelay, "lock-delay", api.DefaultLockDelay, "for how long nobody may have the lock if this session fails, 0 to 1m")
+	flags.DurationVar(&o.terms.LockDelay, "lock-delay", api.DefaultLockDelay, "for how long nobody may have the lock if this session fails, 0 to 1m")
 	flags.StringVar(&o.reason, "reason", "", "what the lock is taken for, shown to others")
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
 	flags.IntVar(&o.busyCode, "busy-exit-code", 0, fmt.Sprintf("the exit code, 0 to 255, if --try or --wait does not get the lock (default: %d and %d)", exitHeld, exitWaited))
@@ -83,7 +80,7 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 // addCommandFlags adds the flags of the session and CMD, without a lock's.
 func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.lease, "lease", api.DefaultLease, "the lease to ask for, 1s to 1m")
-	flags.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
+	flags.DurationVar(&o.terms.KillAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
 	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
 	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
 	flags.BoolVar(&o.retry, "retry", false, "when the session ends, wait again under a new one, and run CMD again if it was stopped because what it runs under was lost")
@@ -177,48 +174,40 @@ func (o *workOptions) validate() error {
 		return usagef("--busy-exit-code %d: want 0 to 255", o.busyCode)
 	case o.busyCodeGiven && !o.try && !o.waits:
 		return usagef("%s: --busy-exit-code is for --try and --wait: without them the lock is waited for until it is had", o.verb)
-	case o.lockDelay < 0 || o.lockDelay > api.MaxLockDelay:
-		return usagef("--lock-delay %v: want 0 to %v", o.lockDelay, api.MaxLockDelay)
+	case o.terms.LockDelay < 0 || o.terms.LockDelay > api.MaxLockDelay:
+		return usagef("--lock-delay %v: want 0 to %v", o.terms.LockDelay, api.MaxLockDelay)
 	case o.lease < api.MinLease || o.lease > api.MaxLease:
 		return usagef("--lease %v: want %v to %v", o.lease, api.MinLease, api.MaxLease)
 	case o.atLeast < 0:
 		return usagef("--at-least %v: want a duration, as in 1m", o.atLeast)
-	case o.killAfter < 0:
-		return usagef("--kill-after %v: want a duration, as in 3s", o.killAfter)
+	case o.terms.KillAfter < 0:
+		return usagef("--kill-after %v: want a duration, as in 3s", o.terms.KillAfter)
 	case len(o.reason) > api.MaxReason:
 		return usagef("--reason has %d bytes; at most %d are shown to others", len(o.reason), api.MaxReason)
 	}
 	if err := usageOf(tenure.CheckSequencerFile(o.sequencerFile)); err != nil {
 		return err
 	}
-	if err := o.parseSignals(); err != nil || len(o.argv) == 0 {
-		return err
+	for _, one := range []struct {
+		flag, name string
+		signal     *os.Signal
+	}{{"--jeopardy-signal", o.jeopardySignal, &o.terms.Jeopardy}, {"--safe-signal", o.safeSignal, &o.terms.Safe}} {
+		if one.name != "" {
+			var err error
+			if *one.signal, err = supervise.ParseSignal(one.name); err != nil {
+				return usagef("%s: %v", one.flag, err)
+			}
+		}
+	}
+	if len(o.argv) == 0 {
+		return nil
 	}
 	var err error
 	if o.program, err = supervise.Find(o.argv[0]); err != nil {
 		return err
 	}
-	o.scan = supervise.Scan()
+	o.terms.Scan = supervise.Scan()
 	return o.checkBudget(o.lease)
-}
-
-func (o *workOptions) parseSignals() error {
-	for _, one := range []struct {
-		flag, name string
-		signal     *os.Signal
-	}{
-		{"--jeopardy-signal", o.jeopardySignal, &o.jeopardy},
-		{"--safe-signal", o.safeSignal, &o.safe},
-	} {
-		if one.name == "" {
-			continue
-		}
-		var err error
-		if *one.signal, err = supervise.ParseSignal(one.name); err != nil {
-			return usagef("%s: %v", one.flag, err)
-		}
-	}
-	return nil
 }
 
 // runOnce takes the lock once, and runs the command or holds the lock. asked ends when a signal requests the
@@ -285,15 +274,9 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	if cause := interruptOr(ctx, context.Cause(ctx)); cause != nil {
 		return cause // an interrupt came when the lock was just granted
 	}
-	err = o.supervise(work{
-		name:    t.String(),
-		lock:    t.lock,
-		session: c,
-		env:     t.environment(c.Session()),
-		changed: changed,
-		heard:   heard,
-		request: t.request,
-	})
+	err = o.supervise(tenure.Command{
+		Name: t.String(), Lock: t.lock, Session: c, Env: t.environment(c.Session()), Changed: changed, Heard: heard,
+	}, t.request)
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
 	if countsAtLeast(err) && asked.Err() == nil {
@@ -375,3 +358,7 @@ func (o *workOptions) notice(text string) { o.globals.notice(o.err, text) }
 
 // warn prints what needs action, also with --quiet.
 func (o *workOptions) warn(text string) { o.output.Notice(o.err, text) }
+
+// minCampaign is the minimum wait of elect, however short --wait is: an election without rivals takes several
+// operations.
+const minCampaign = time.Second

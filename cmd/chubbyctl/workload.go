@@ -2,9 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -167,4 +173,114 @@ func prepareSessions(_ context.Context, b *bench, c *client.Client, _ int) (step
 		}
 		return timed("close", func() error { return opened.Close(ctx) })
 	}, nil
+}
+
+// Latencies range from 100 ns to ten minutes, with three digits.
+const (
+	latencyTick = 100 * time.Nanosecond
+	maxLatency  = 10 * time.Minute
+)
+
+// latencies are those of one client, by operation.
+type latencies map[string]*hdrhistogram.Histogram
+
+func newLatencies(operations []string) latencies {
+	l := latencies{}
+	for _, name := range operations {
+		l[name] = hdrhistogram.New(1, int64(maxLatency/latencyTick), 3)
+	}
+	return l
+}
+
+// errTimeUp is the cause that ends the clients' loops.
+var errTimeUp = errors.New("the time of the bench is up")
+
+// generateLoad lets all clients repeat their steps until the time is up, an interrupt, or the first error. It
+// returns the figures until then, after all its goroutines have ended.
+func (b *bench) generateLoad(ctx context.Context, steps []step) (*benchFields, error) {
+	watch := stopwatch()
+	working, finish := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer finish(nil)
+	begin, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	time.AfterFunc(b.duration, func() { stop(errTimeUp) })
+	// Running operations may end within --timeout; after an interrupt, sooner.
+	defer context.AfterFunc(begin, func() {
+		bound := b.timeout
+		if ctx.Err() != nil {
+			bound = min(bound, closeBound)
+		}
+		time.AfterFunc(bound, func() { finish(outOfTime{bound}) })
+	})()
+	all := make([]latencies, len(steps))
+	errs := make([]error, len(steps))
+	var wait sync.WaitGroup
+	for i, s := range steps {
+		all[i] = newLatencies(b.workload.operations)
+		wait.Go(func() {
+			if errs[i] = b.repeatStep(begin, working, s, all[i], b.pace(i), watch); errs[i] != nil {
+				errs[i] = fmt.Errorf("client %d: %w", i+1, errs[i])
+				stop(errs[i])
+			}
+		})
+	}
+	wait.Wait()
+	elapsed, sum := watch(), newLatencies(b.workload.operations)
+	f := &benchFields{
+		Workload: b.workload.name, Cell: b.base.Cell(), Clients: b.clients, DurationS: term.Seconds(elapsed), Interrupted: ctx.Err() != nil,
+	}
+	for _, name := range b.workload.operations {
+		for _, l := range all {
+			sum[name].Merge(l[name])
+		}
+		f.Operations = append(f.Operations, newLatencyFields(name, sum[name], elapsed))
+	}
+	if f.Interrupted {
+		return f, context.Cause(ctx)
+	}
+	return f, cmp.Or(errs...) // mostly all clients have the same
+}
+
+// pace returns when a client's nth step is due, so that all clients' steps are evenly spread; nil without
+// --rate.
+func (b *bench) pace(i int) func(n int64) time.Duration {
+	if b.rate == 0 {
+		return nil
+	}
+	every := float64(time.Second) / b.rate
+	return func(n int64) time.Duration {
+		return time.Duration(every * (float64(n)*float64(b.clients) + float64(i)))
+	}
+}
+
+// repeatStep repeats a client's step until begin ends. With a pace, the step's first operation is timed from
+// when the step was due.
+func (b *bench) repeatStep(begin, working context.Context, s step, l latencies, due func(int64) time.Duration, watch func() time.Duration) error {
+	for n := int64(0); begin.Err() == nil; n++ {
+		from := watch()
+		if due != nil {
+			if from = due(n); from >= b.duration {
+				<-begin.Done() // the rate is over the whole duration
+				return nil
+			}
+			select {
+			case <-begin.Done():
+				return nil
+			case <-time.After(from - watch()):
+			}
+		}
+		err := s(working, func(operation string, f func() error) error {
+			if err := f(); err != nil {
+				return err
+			}
+			ended := watch()
+			took := ended - from
+			from = ended
+			return l[operation].RecordValue(int64(max(latencyTick, min(took, maxLatency)) / latencyTick))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -38,7 +38,7 @@ type certsOptions struct {
 }
 
 func newCertsCommand() *cobra.Command {
-	group := &cobra.Command{
+	return groupOf(&cobra.Command{
 		Use:   "certs",
 		Short: "Make the certificates of a cell and its clients",
 		Long: `certs makes a working set of certificates, for cells without an authority of
@@ -54,27 +54,22 @@ server's is for the host that clients dial.`,
   chubbyd certs server r1 --cell main --host chubby1.example.org
   chubbyd certs client billing
   chubbyd certs token billing`,
-		Args: cobra.ArbitraryArgs,
-		RunE: needsVerb,
-
-		SuggestionsMinimumDistance: 2,
-	}
-	group.AddCommand(newCertsInitCommand(), newCertsServerCommand(), newCertsClientCommand(), newCertsRevokeCommand(), newCertsTokenCommand())
-	return group
+	}, newCertsInitCommand(), newCertsServerCommand(), newCertsClientCommand(), newCertsRevokeCommand(), newCertsTokenCommand())
 }
 
-func (o *certsOptions) addFlags(cmd *cobra.Command, days int) {
+// command completes a command with its flags and what it does. days is how long its certificates count; 0 if it makes none.
+func (o *certsOptions) command(cmd *cobra.Command, days int, run func(out io.Writer, args []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&o.dir, "dir", "certs", "the directory of the certificates")
 	if days > 0 {
 		cmd.Flags().IntVar(&o.days, "days", days, "how long they count, in days; not longer than their authority")
 	}
-}
-
-func (o *certsOptions) validate() error {
-	if o.days < 1 || o.days > 36500 {
-		return usagef("--days %d: 1 to 36500 are possible", o.days)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if days > 0 && (o.days < 1 || o.days > 36500) {
+			return usagef("--days %d: 1 to 36500 are possible", o.days)
+		}
+		return run(cmd.OutOrStdout(), args)
 	}
-	return nil
+	return cmd
 }
 
 func (o *certsOptions) lifetime() time.Duration { return time.Duration(o.days) * day }
@@ -103,20 +98,12 @@ func (o *certsOptions) write(out io.Writer, name, what string, p certs.Pair) err
 
 func newCertsInitCommand() *cobra.Command {
 	var o certsOptions
-	cmd := &cobra.Command{
+	return o.command(&cobra.Command{
 		Use:     "init",
 		Short:   "Make the two authorities",
 		Example: "  chubbyd certs init --dir /root/chubby-certs",
 		Args:    arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return o.makeAuthorities(cmd.OutOrStdout())
-		},
-	}
-	o.addFlags(cmd, authorityDays)
-	return cmd
+	}, authorityDays, func(out io.Writer, _ []string) error { return o.makeAuthorities(out) })
 }
 
 // makeAuthorities makes the directory and the two authorities.
@@ -148,29 +135,24 @@ of the hosts (names or IP addresses), and replica-ID for the other replicas. It
 prints the lines of the configuration.`,
 		Example: `  chubbyd certs server r1 --cell main --host chubby1.example.org --host 10.0.0.5`,
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id := args[0]
-			switch {
-			case !api.ValidCell(id):
-				return usagef("%q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", id)
-			case !api.ValidCell(cell):
-				return usagef("--cell %q cannot be a cell's name: use letters, digits, '-', '_' and '.'", cell)
-			case len(hosts) == 0:
-				return usagef("--host is missing: by which names or addresses do clients dial replica %s?", id)
-			}
-			return o.makeServer(cmd.OutOrStdout(), certs.Replica{Cell: cell, ID: id}, hosts)
-		},
 	}
 	cmd.Flags().StringVar(&cell, "cell", api.LocalCell, "the cell's name")
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a name or an IP address by which clients dial the replica; more than one with commas, or again")
-	o.addFlags(cmd, leafDays)
-	return cmd
+	return o.command(cmd, leafDays, func(out io.Writer, args []string) error {
+		id := args[0]
+		switch {
+		case !api.ValidCell(id):
+			return usagef("%q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", id)
+		case !api.ValidCell(cell):
+			return usagef("--cell %q cannot be a cell's name: use letters, digits, '-', '_' and '.'", cell)
+		case len(hosts) == 0:
+			return usagef("--host is missing: by which names or addresses do clients dial replica %s?", id)
+		}
+		return o.makeServer(out, certs.Replica{Cell: cell, ID: id}, hosts)
+	})
 }
 
 func (o *certsOptions) makeServer(out io.Writer, r certs.Replica, hosts []string) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
 	forClients, err := o.authority(clientAuthority)
 	if err != nil {
 		return err
@@ -201,7 +183,7 @@ func (o *certsOptions) makeServer(out io.Writer, r certs.Replica, hosts []string
 
 func newCertsClientCommand() *cobra.Command {
 	var o certsOptions
-	cmd := &cobra.Command{
+	return o.command(&cobra.Command{
 		Use:   "client PRINCIPAL",
 		Short: "Make the certificate of a client",
 		Long: `client makes the certificate of a principal: a name like that of a host, or a
@@ -209,15 +191,7 @@ SPIFFE ID (spiffe://...). Access control lists name it so. The files are named
 after the last part of it.`,
 		Example: "  chubbyd certs client billing\n  chubbyd certs client spiffe://example.org/billing",
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			return o.makeClient(cmd.OutOrStdout(), args[0])
-		},
-	}
-	o.addFlags(cmd, leafDays)
-	return cmd
+	}, leafDays, func(out io.Writer, args []string) error { return o.makeClient(out, args[0]) })
 }
 
 func (o *certsOptions) makeClient(out io.Writer, principal string) error {
@@ -234,7 +208,7 @@ func (o *certsOptions) makeClient(out io.Writer, principal string) error {
 
 func newCertsRevokeCommand() *cobra.Command {
 	var o certsOptions
-	cmd := &cobra.Command{
+	return o.command(&cobra.Command{
 		Use:   "revoke CERT...",
 		Short: "Revoke certificates of clients, servers or replicas",
 		Long: `revoke adds certificates to the revocation list of their authority, ca.crl or
@@ -242,17 +216,14 @@ replica-ca.crl. Replicas that have the file (tls-crl, peer-tls-crl) read it agai
 within seconds, and close the connections of those certificates.`,
 		Example: "  chubbyd certs revoke certs/client-billing.crt",
 		Args:    arguments(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range args {
-				if err := o.revoke(cmd.OutOrStdout(), name); err != nil {
-					return err
-				}
+	}, 0, func(out io.Writer, args []string) error {
+		for _, name := range args {
+			if err := o.revoke(out, name); err != nil {
+				return err
 			}
-			return nil
-		},
-	}
-	o.addFlags(cmd, 0)
-	return cmd
+		}
+		return nil
+	})
 }
 
 // revoke adds a certificate to its authority's list.

@@ -42,19 +42,17 @@ one. To take back all of them, delete ` + tokenKey + ` and ` + tokenKeys + `, an
 make new ones.`,
 		Example: "  chubbyd certs token billing --for 12h\n  chubbyctl --cacert certs/ca.crt --token-file certs/billing.token ls",
 		Args:    arguments(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == "" || strings.ContainsAny(args[0][:1], "*@#") {
-				return usagef("%q cannot be a principal: '*', '@' and '#' mean something else in an access control list", args[0])
-			}
-			if lifetime < time.Minute || lifetime > leafDays*day {
-				return usagef("--for %v: 1m to %v are possible", lifetime, leafDays*day)
-			}
-			return o.makeToken(cmd.OutOrStdout(), args[0], lifetime)
-		},
 	}
 	cmd.Flags().DurationVar(&lifetime, "for", day, "how long it counts")
-	o.addFlags(cmd, 0)
-	return cmd
+	return o.command(cmd, 0, func(out io.Writer, args []string) error {
+		if args[0] == "" || strings.ContainsAny(args[0][:1], "*@#") {
+			return usagef("%q cannot be a principal: '*', '@' and '#' mean something else in an access control list", args[0])
+		}
+		if lifetime < time.Minute || lifetime > leafDays*day {
+			return usagef("--for %v: 1m to %v are possible", lifetime, leafDays*day)
+		}
+		return o.makeToken(out, args[0], lifetime)
+	})
 }
 
 func (o *certsOptions) makeToken(out io.Writer, principal string, lifetime time.Duration) error {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/internal/seeds"
 )
@@ -228,29 +226,6 @@ func FuzzReadYAML(f *testing.F) {
 		}
 		if !self || c.Cell == "" || c.Data == "" || c.ElectionTimeout < 50*time.Millisecond {
 			t.Errorf("configuration %+v passed", c)
-		}
-	})
-}
-
-// naiveDistance is the definition of the edit distance.
-func naiveDistance(a, b string) int {
-	switch {
-	case a == "":
-		return len(b)
-	case b == "":
-		return len(a)
-	case a[0] == b[0]:
-		return naiveDistance(a[1:], b[1:])
-	}
-	return 1 + min(naiveDistance(a[1:], b), naiveDistance(a, b[1:]), naiveDistance(a[1:], b[1:]))
-}
-
-func TestEditDistance(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		word := rapid.StringMatching(`[abc]{0,6}`)
-		a, b := word.Draw(t, "a"), word.Draw(t, "b")
-		if got, want := editDistance(a, b), naiveDistance(a, b); got != want {
-			t.Errorf("distance of %q and %q: %d, want %d", a, b, got, want)
 		}
 	})
 }

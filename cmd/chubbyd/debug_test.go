@@ -32,7 +32,7 @@ func TestShownHasNoSecrets(t *testing.T) {
 		"token-keys": "https://user:hunter2@keys.example/jwks?tenant=hunter3", "backup-to": "s3://bucket/prefix?endpoint=https://host.example&region=hunter4",
 		"trace-endpoint": "https://hunter5:hunter6@spans.example:4317", "tls-key": "/etc/chubby/server.key", "cell": "main",
 	} {
-		for _, k := range keys() {
+		for _, k := range d.keys {
 			if k.name == name {
 				d.set(k, text, place{source: "flags and environment"})
 			}
@@ -81,7 +81,7 @@ func TestWithoutSecrets(t *testing.T) {
 func TestDebugHidesUsersOfURLs(t *testing.T) {
 	const jwks = "https://hunter2:x-oauth-basic@127.0.0.1:1/jwks"
 	d := newDraft("flags and environment")
-	for _, k := range keys() {
+	for _, k := range d.keys {
 		if k.name == "token-keys" {
 			d.set(k, jwks, place{source: "flags and environment"})
 		}

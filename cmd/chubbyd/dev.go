@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 )
 
 type devOptions struct {
@@ -94,35 +95,36 @@ func (o *devOptions) runDev(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find this program, to start it once per replica: %w", err)
 	}
-	cell := newDevCell(o.cell, o.data, o.replicas, o.basePort)
-	cell.tls = o.tls
-	cell.TLS = cell.forClients()
-	unlock, err := cell.lockDir()
+	c := newDevCell(o.cell, o.data, o.replicas, o.basePort)
+	c.tls = o.tls
+	c.TLS = c.forClients()
+	unlock, err := c.lockDir()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := errors.Join(cell.makeCertificates(), cell.writeConfigs()); err != nil {
+	if err := errors.Join(c.makeCertificates(), c.writeConfigs()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &dev{cell: cell, out: &console{out: out}, starts: make(chan startedReplica)}
+	onHangup(ctx, func() { cancel(errHangup) })
+	d := &dev{cell: c, out: &console{out: out}, starts: make(chan startedReplica)}
 	var running sync.WaitGroup
-	for i := range cell.Replicas {
-		running.Go(func() { d.keepReplica(ctx, program, &cell.Replicas[i], o.noRestart) })
+	for i := range c.Replicas {
+		running.Go(func() { d.keepReplica(ctx, program, &c.Replicas[i], o.noRestart) })
 	}
-	masters := make(chan readiness)
+	masters := make(chan cell.Health)
 	running.Go(func() { d.followMaster(ctx, masters) })
 
 	err = d.reportStarts(ctx, masters)
 	d.healthy.Store(false)
 	if ctx.Err() != nil {
-		d.out.printf("stopping %d replicas", len(cell.Replicas))
+		d.out.printf("stopping %d replicas", len(c.Replicas))
 	}
 	cancel(errors.New("dev ends"))
 	running.Wait()
-	return errors.Join(err, cell.removeJSON())
+	return errors.Join(err, c.removeJSON())
 }
 
 // dev is one run of `chubbyd dev`. One goroutine for each replica starts its process again and again; one more
@@ -143,15 +145,15 @@ type startedReplica struct {
 }
 
 // reportStarts records started processes and reports masters, until ctx ends.
-func (d *dev) reportStarts(ctx context.Context, masters <-chan readiness) error {
+func (d *dev) reportStarts(ctx context.Context, masters <-chan cell.Health) error {
 	announced, ready := 0, false
-	var news <-chan readiness // masters, once every replica has been printed
+	var news <-chan cell.Health // masters, once every replica has been printed
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case s := <-d.starts:
-			r := d.cell.replica(s.id)
+			r := d.cell.replicaOf(s.id)
 			r.PID = s.pid
 			if err := d.cell.writeJSON(); err != nil {
 				return err

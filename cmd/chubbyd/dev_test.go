@@ -45,11 +45,12 @@ func TestMain(m *testing.M) {
 // playedReplica serves /readyz as a replica does, of a cell whose master is r1,
 // and ends with its standard input or, in an orderly way, by SIGTERM.
 func playedReplica(config string) int {
-	c, err := readDevConfig(config)
-	if err != nil {
+	d := newDraft(config)
+	if err := d.readFile(config); err != nil {
 		fmt.Println(err)
 		return 1
 	}
+	c := d.replica
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)

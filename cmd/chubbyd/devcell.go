@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -64,7 +65,7 @@ func (r *devReplica) logFile() string    { return filepath.Join(r.dir, r.ID, "lo
 
 func (c *devCell) logFiles() string { return filepath.Join(c.dir, "*", "log") }
 
-func (c *devCell) replica(id string) *devReplica {
+func (c *devCell) replicaOf(id string) *devReplica {
 	i := slices.IndexFunc(c.Replicas, func(r devReplica) bool { return r.ID == id })
 	return &c.Replicas[i]
 }
@@ -90,17 +91,23 @@ func (c *devCell) lockDir() (unlock func(), err error) {
 func (c *devCell) checkMembers() error {
 	const advice = "give the same --cell, --replicas and --base-port again, choose another --data, or remove the directory to begin anew"
 	for _, r := range c.Replicas {
-		was, err := readDevConfig(r.configFile())
+		d := newDraft(r.configFile())
+		err := d.readFile(r.configFile())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return err
+		if err = errors.Join(err, errorOf(d.problems)); err != nil {
+			return fmt.Errorf("%s: %w; remove the file if you did not write it", r.configFile(), err)
 		}
-		if !was.isSameCell(c.config(&r)) {
-			return fmt.Errorf("%s holds cell %s with %d replicas from %s on, not cell %s with %d from %s on; %s",
-				c.dir, was.Cell, len(was.Members), was.firstAddress(), c.Cell, len(c.Replicas), c.Replicas[0].Client, advice)
+		was, first := d.replica, "nowhere"
+		if was.Cell == c.Cell && was.ID == r.ID && slices.Equal(was.Members, c.members()) {
+			continue
 		}
+		if len(was.Members) > 0 {
+			first = was.Members[0].Client
+		}
+		return fmt.Errorf("%s holds cell %s with %d replicas from %s on, not cell %s with %d from %s on; %s",
+			c.dir, was.Cell, len(was.Members), first, c.Cell, len(c.Replicas), c.Replicas[0].Client, advice)
 	}
 	return nil
 }
@@ -133,68 +140,27 @@ func (c *devCell) checkPorts() error {
 // for the same disk.
 const devDiskStall = "1m"
 
-type devConfig struct {
-	Cell               string      `yaml:"cell"`
-	ID                 string      `yaml:"id"`
-	Members            []devMember `yaml:"members"`
-	Data               string      `yaml:"data"`
-	Bootstrap          bool        `yaml:"bootstrap"`
-	Console            bool        `yaml:"console"`
-	Insecure           bool        `yaml:"insecure"`
-	InsecurePrincipals bool        `yaml:"insecure-principals"`
-	DiskStall          string      `yaml:"disk-stall"`
-
-	devCertificates `yaml:",inline"`
+func (c *devCell) members() (list []cell.Member) {
+	for _, r := range c.Replicas {
+		list = append(list, cell.Member{ID: r.ID, Client: r.Client, Raft: r.Raft, HTTP: r.HTTP})
+	}
+	return list
 }
 
-type devMember struct {
-	ID     string `yaml:"id"`
-	Client string `yaml:"client"`
-	Raft   string `yaml:"raft"`
-	HTTP   string `yaml:"http"`
-}
-
-func (c *devCell) config(r *devReplica) devConfig {
-	f := devConfig{
-		Cell:               c.Cell,
-		ID:                 r.ID,
-		Data:               r.dataDir(),
-		Bootstrap:          true,
-		Console:            true,
-		Insecure:           !c.tls,
-		InsecurePrincipals: !c.tls,
-		DiskStall:          devDiskStall,
+// config returns the keys of a replica's configuration.
+func (c *devCell) config(r *devReplica) map[string]any {
+	var members []map[string]string
+	for _, m := range c.members() {
+		members = append(members, map[string]string{"id": m.ID, "client": m.Client, "raft": m.Raft, "http": m.HTTP})
+	}
+	lines := map[string]any{
+		"cell": c.Cell, "id": r.ID, "members": members, "data": r.dataDir(),
+		"bootstrap": true, "console": true, "insecure": !c.tls, "insecure-principals": !c.tls, "disk-stall": devDiskStall,
 	}
 	if c.tls {
-		f.devCertificates = c.certificatesOf(r.ID)
+		maps.Copy(lines, c.certificatesOf(r.ID))
 	}
-	for _, m := range c.Replicas {
-		f.Members = append(f.Members, devMember(cell.Member{ID: m.ID, Client: m.Client, Raft: m.Raft, HTTP: m.HTTP}))
-	}
-	return f
-}
-
-func readDevConfig(name string) (devConfig, error) {
-	var f devConfig
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		return f, err
-	}
-	if err := yaml.Unmarshal(raw, &f); err != nil {
-		return f, fmt.Errorf("%s: %w; remove the file if you did not write it", name, err)
-	}
-	return f, nil
-}
-
-func (f devConfig) isSameCell(other devConfig) bool {
-	return f.Cell == other.Cell && f.ID == other.ID && slices.Equal(f.Members, other.Members)
-}
-
-func (f devConfig) firstAddress() string {
-	if len(f.Members) == 0 {
-		return "nowhere"
-	}
-	return f.Members[0].Client
+	return lines
 }
 
 func (c *devCell) writeConfigs() error {

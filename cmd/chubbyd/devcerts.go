@@ -14,31 +14,18 @@ import (
 // devPrincipal is the principal of dev's client certificate.
 const devPrincipal = "dev"
 
-type devCertificates struct {
-	Cert     string `yaml:"tls-cert,omitempty"`
-	Key      string `yaml:"tls-key,omitempty"`
-	CA       string `yaml:"tls-ca,omitempty"`
-	PeerCert string `yaml:"peer-tls-cert,omitempty"`
-	PeerKey  string `yaml:"peer-tls-key,omitempty"`
-	PeerCA   string `yaml:"peer-tls-ca,omitempty"`
-	Keys     string `yaml:"token-keys,omitempty"`
-	Issuer   string `yaml:"token-issuer,omitempty"`
-	Audience string `yaml:"token-audience,omitempty"`
-
-	Operators string `yaml:"operators,omitempty"`
-}
-
 func (c *devCell) certificates() *certsOptions {
 	return &certsOptions{dir: filepath.Join(c.dir, "tls"), days: leafDays}
 }
 
-func (c *devCell) certificatesOf(id string) devCertificates {
+// certificatesOf returns the keys of a replica's certificates.
+func (c *devCell) certificatesOf(id string) map[string]any {
 	o := c.certificates()
-	return devCertificates{
-		Cert: o.file("server-"+id, "crt"), Key: o.file("server-"+id, "key"), CA: o.file(clientAuthority, "crt"),
-		PeerCert: o.file("replica-"+id, "crt"), PeerKey: o.file("replica-"+id, "key"), PeerCA: o.file(replicaAuthority, "crt"),
-		Keys: filepath.Join(o.dir, tokenKeys), Issuer: tokenIssuer, Audience: tokenAudience,
-		Operators: devPrincipal,
+	return map[string]any{
+		"tls-cert": o.file("server-"+id, "crt"), "tls-key": o.file("server-"+id, "key"), "tls-ca": o.file(clientAuthority, "crt"),
+		"peer-tls-cert": o.file("replica-"+id, "crt"), "peer-tls-key": o.file("replica-"+id, "key"), "peer-tls-ca": o.file(replicaAuthority, "crt"),
+		"token-keys": filepath.Join(o.dir, tokenKeys), "token-issuer": tokenIssuer, "token-audience": tokenAudience,
+		"operators": devPrincipal,
 	}
 }
 

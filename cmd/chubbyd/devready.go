@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/chubbylock/chubby/cell"
 )
 
 const (
@@ -16,23 +18,14 @@ const (
 	maxAnswer  = 64 << 10               // bytes of one replica's answer
 )
 
-type readiness struct {
-	Ready   bool   `json:"ready"`
-	Cell    string `json:"cell"`
-	Replica string `json:"replica"`
-	Master  string `json:"master"`
-	Address string `json:"master_address"`
-	Epoch   uint64 `json:"epoch"`
-}
-
 // followMaster asks every replica repeatedly, and sends each new master's first answer to masters. Without a
 // master, it prints from time to time what it waits for.
-func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
+func (d *dev) followMaster(ctx context.Context, masters chan<- cell.Health) {
 	client := &http.Client{Timeout: pollBound, Transport: &http.Transport{DisableKeepAlives: true}}
 	remind := time.NewTicker(quietFor)
 	defer remind.Stop()
 	var (
-		known readiness     // of the latest master
+		known cell.Health   // of the latest master
 		seen  pollResult    // of the latest round
 		since time.Duration // how long there has been no master
 	)
@@ -68,8 +61,8 @@ func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
 type pollResult struct {
 	replicas  int
 	answering int
-	master    readiness // the master's answer, if there is one
-	silent    string    // a silent replica, and why
+	master    cell.Health // the master's answer, if there is one
+	silent    string      // a silent replica, and why
 }
 
 func (s pollResult) isHealthy() bool { return s.answering == s.replicas && s.master.Master != "" }
@@ -100,8 +93,8 @@ func (d *dev) poll(ctx context.Context, client *http.Client) pollResult {
 	return seen
 }
 
-func askReady(ctx context.Context, client *http.Client, address string) (readiness, error) {
-	var answer readiness
+func askReady(ctx context.Context, client *http.Client, address string) (cell.Health, error) {
+	var answer cell.Health
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
 		return answer, err

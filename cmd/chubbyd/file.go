@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chubbylock/chubby/cell"
@@ -62,10 +64,10 @@ func (d *draft) readYAML(name string, raw []byte) {
 }
 
 func (d *draft) readKey(name, value *yaml.Node, at func(*yaml.Node) place) {
-	k, known := findKey(name.Value)
+	k, known := d.find(name.Value)
 	switch {
 	case !known:
-		d.addProblem(at(name), "%s is not a key%s", name.Value, suggestion(name.Value, keyNames()))
+		d.addProblem(at(name), "%s is not a key%s", name.Value, suggestion(name.Value, d.names()))
 	case k.name == "members" && value.Kind == yaml.SequenceNode:
 		d.readMembers(name, value, at)
 	case value.Kind != yaml.ScalarNode:
@@ -114,56 +116,31 @@ func setMemberField(m *cell.Member, field string, value *yaml.Node) error {
 	return nil
 }
 
-func findKey(name string) (key, bool) {
-	for _, k := range keys() {
-		if k.name == name {
-			return k, true
-		}
+func (d *draft) find(name string) (key, bool) {
+	i := slices.IndexFunc(d.keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
 	}
-	return key{}, false
+	return d.keys[i], true
 }
 
-func keyNames() []string {
-	var names []string
-	for _, k := range keys() {
+func (d *draft) names() (names []string) {
+	for _, k := range d.keys {
 		names = append(names, k.name)
 	}
 	return names
 }
 
-// suggestion returns "; did you mean X?" with the nearest known word, or "".
+// suggestion returns "; did you mean X?" with the known words that are near, or all of them.
 func suggestion(word string, known []string) string {
-	best, distance := "", 4
+	words := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, k := range known {
-		if d := editDistance(strings.ReplaceAll(word, "_", "-"), k); d < distance {
-			best, distance = k, d
-		}
+		words.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
-	if best == "" || distance >= len(best) {
-		return "; the keys are " + strings.Join(known, ", ")
+	if near := words.SuggestionsFor(strings.ReplaceAll(word, "_", "-")); len(near) > 0 {
+		return "; did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// editDistance is the minimum number of letters to insert, remove or replace to turn a into b (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return "; the keys are " + strings.Join(known, ", ")
 }
 
 // errorOf joins all problems in one error, a line for each.

@@ -13,35 +13,26 @@ import (
 	"time"
 )
 
-// SIGHUP ends a process, in order, until somebody takes it.
+// Each SIGHUP is taken until the context ends, and not after that.
 func TestHangups(t *testing.T) {
-	ctx, h := withHangups(t.Context())
-	defer h.stop()
+	ctx, cancel := context.WithCancelCause(t.Context())
 	came := make(chan struct{})
-	takeHangups(ctx, func() { came <- struct{}{} })
-	hangUp := func() {
-		t.Helper()
+	count := 0
+	onHangup(ctx, func() {
+		if count++; count == 3 {
+			cancel(errHangup)
+		}
+		came <- struct{}{}
+	})
+	for range 3 {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for range 2 {
-		hangUp()
 		select {
 		case <-came:
 		case <-time.After(10 * time.Second):
 			t.Fatal("it is not taken")
 		}
-	}
-	if err := ctx.Err(); err != nil {
-		t.Error(err)
-	}
-	h.taken.Store(nil)
-	hangUp()
-	select {
-	case <-ctx.Done():
-	case <-time.After(10 * time.Second):
-		t.Fatal("it does not end")
 	}
 	if !errors.Is(context.Cause(ctx), errHangup) {
 		t.Error(context.Cause(ctx))

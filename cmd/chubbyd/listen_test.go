@@ -29,7 +29,7 @@ func TestListenAndAdvertise(t *testing.T) {
 	} {
 		d := newDraft("test")
 		set := func(name, text string) {
-			k, _ := findKey(name)
+			k, _ := d.find(name)
 			d.set(k, text, place{source: "--" + name})
 		}
 		set("listen", c.listen)
@@ -72,7 +72,7 @@ func TestListenHostOpensNoHTTPPort(t *testing.T) {
 		for name, text := range map[string]string{
 			"listen": "0.0.0.0", "cell": "c", "data": "d", "insecure": "true", "id": "r1", "members": "r1=h1:7421,h1:7431" + http,
 		} {
-			k, _ := findKey(name)
+			k, _ := d.find(name)
 			d.set(k, text, place{source: "--" + name})
 		}
 		if err := errorOf(d.validate()); err != nil {
@@ -139,7 +139,7 @@ func TestWarnings(t *testing.T) {
 // Whole backups go over the network in the clear if a bucket is named so: check warns of it, and so does the log of a replica.
 func TestWarningOfBackupsInTheClear(t *testing.T) {
 	var s settings
-	if err := setBackupTo(&s, "s3://b?endpoint=http://minio:9000"); err != nil {
+	if err := s.setBackupTo("s3://b?endpoint=http://minio:9000"); err != nil {
 		t.Fatal(err)
 	}
 	if got := warnings(t.Context(), s, hostsFile{}); len(got) != 1 || !strings.HasPrefix(got[0], "backup-to: backups go to minio:9000") {

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/internal/helptext"
 )
@@ -35,8 +33,6 @@ func runCommandLine() int {
 	// ends the process.
 	context.AfterFunc(ctx, stop)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a closed pipe is an error, see exitUnread
-	ctx, hangups := withHangups(ctx)
-	defer hangups.stop()
 	root := newRootCommand()
 	out := helptext.NewOutput(os.Stdout)
 	root.SetOut(out)
@@ -55,7 +51,7 @@ func runCommandLine() int {
 	return 0
 }
 
-// stopSignals are the signals that ask for an orderly end, besides SIGHUP; see hangups. They exclude those that
+// stopSignals are the signals that ask for an orderly end, besides SIGHUP; see onHangup. They exclude those that
 // this process was started to ignore (a script's background).
 func stopSignals() []os.Signal {
 	interactive := slices.DeleteFunc([]os.Signal{os.Interrupt}, signal.Ignored)
@@ -120,21 +116,3 @@ func exitCode(err error) int {
 type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
-
-type usageError struct{ text string }
-
-func (e usageError) Error() string { return e.text }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Sprintf(format, args...)}
-}
-
-// arguments turns the error of a cobra check into a usageError.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usagef("%s: %v; see '%s --help'", cmd.CommandPath(), err, cmd.CommandPath())
-		}
-		return nil
-	}
-}

@@ -201,8 +201,8 @@ func manPageOfConfig() []byte {
 		escaped(variable("log-level")))
 	for _, k := range keys() {
 		initial := "Required."
-		if k.initial != nil {
-			initial = "Default: " + k.initial(defaults()) + "."
+		if k.initial != "" {
+			initial = "Default: " + k.initial + "."
 		}
 		definition(&b, k.name, fmt.Sprintf("%s. Values: %s. %s", k.usage, strings.ReplaceAll(k.takes, "at the right", "above"), initial))
 	}
@@ -216,7 +216,7 @@ func takesKeys(cmd *cobra.Command) bool { return cmd.Flags().Lookup("members") !
 // eachFlag calls found for each flag of a command as it is typed, with what it does, but for keys of the configuration.
 func eachFlag(cmd *cobra.Command, found func(typed, usage string)) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, isKey := findKey(f.Name); f.Hidden || f.Name == "help" || isKey && takesKeys(cmd) {
+		if _, isKey := newDraft("").find(f.Name); f.Hidden || f.Name == "help" || isKey && takesKeys(cmd) {
 			return
 		}
 		name, usage := pflag.UnquoteUsage(f)

@@ -25,11 +25,11 @@ func TestPublishing(t *testing.T) {
 	if got := s.publishing.dns; problems != "" || got.Server != want.Server || got.Domain != want.Domain || got.KeyFile != want.KeyFile || got.TTL != want.TTL {
 		t.Errorf("%+v, %s; want %+v", got, problems, want)
 	}
-	if s.publishing.install(&s); s.replica.Publish == nil {
+	if s.publishing.install(&s.replica); s.replica.Publish == nil {
 		t.Error("the replica publishes nothing in DNS")
 	}
 	s, problems = readSettings("dns-hook: /usr/local/bin/names\n")
-	if s.publishing.install(&s); problems != "" || s.replica.Publish == nil {
+	if s.publishing.install(&s.replica); problems != "" || s.replica.Publish == nil {
 		t.Error("the replica runs no hook", problems)
 	}
 	if s, _ = readSettings(""); s.replica.Publish != nil || s.publishing.dns.TTL != time.Minute {

@@ -13,22 +13,23 @@ import (
 
 // A key's default is one of its values, and setting it changes nothing.
 func TestDefaultsAreValues(t *testing.T) {
-	for _, k := range keys() {
-		if required := slices.Contains(requiredKeys(), k.name); required != (k.initial == nil) {
-			t.Errorf("%s is required: %v; and has no default: %v", k.name, required, k.initial == nil)
+	for i, k := range keys() {
+		if required := slices.Contains(requiredKeys(), k.name); required != (k.initial == "") {
+			t.Errorf("%s is required: %v; and has no default: %v", k.name, required, k.initial == "")
 			continue
 		} else if required {
 			continue
 		}
 		s := defaults()
-		if err := k.set(&s, k.initial(s)); err != nil {
+		k = s.keys()[i]
+		if err := k.take(k.initial); err != nil {
 			t.Errorf("the default of %s: %v", k.name, err)
 		}
 		if got, want := fmt.Sprintf("%+v", s), fmt.Sprintf("%+v", defaults()); got != want {
 			t.Errorf("%s set to its default is %s, want %s", k.name, got, want)
 		}
 		for _, word := range k.words {
-			if err := k.set(&s, word); err != nil {
+			if err := k.take(word); err != nil {
 				t.Errorf("shells offer %q for %s: %v", word, k.name, err)
 			}
 		}
@@ -81,8 +82,8 @@ Each key is read from the configuration file, from a variable and from a flag of
 `)
 	for _, k := range keys() {
 		initial := "required"
-		if k.initial != nil {
-			initial = "`" + k.initial(defaults()) + "`"
+		if k.initial != "" {
+			initial = "`" + k.initial + "`"
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", k.name, escaped(k.takes), initial, escaped(k.usage))
 	}

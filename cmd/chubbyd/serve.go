@@ -10,12 +10,11 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/internal/backupstore"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 type serveOptions struct {
@@ -115,7 +114,7 @@ func (o *serveOptions) collect() (*draft, error) {
 			return nil, err
 		}
 	}
-	for _, k := range keys() {
+	for _, k := range d.keys {
 		if text, ok := os.LookupEnv(variable(k.name)); ok {
 			d.set(k, text, place{source: variable(k.name)})
 		}
@@ -149,15 +148,17 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	}
 	defer runtime.KeepAlive(newBallast())
 	s.replica.MaxContentsMiB = cmp.Or(s.replica.MaxContentsMiB, contentsBound(memoryLimit()))
-	s.publishing.install(&s)
+	s.publishing.install(&s.replica)
 	said := new(tail)
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(io.MultiWriter(said, out), s, level), o.restoreAccess
 	s.replica.Debug = d.debug(said)
 	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
 		s.replica.Logger.Warn(text)
 	}
-	if !isTerminal(in) { // else SIGHUP reports its end
-		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
+	if isTerminal(in) { // SIGHUP reports its end
+		onHangup(ctx, func() { cancel(errHangup) })
+	} else {
+		onHangup(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}
 	stopTraces, err := s.tracing.install(ctx, &s.replica, s.replica.Logger)
 	if err != nil {
@@ -221,4 +222,41 @@ func replicaErr(r serving) error {
 		return err
 	}
 	return errors.New("no reason given")
+}
+
+// reloader is the configuration of a running replica, and its changeable part.
+type reloader struct {
+	options *serveOptions
+	draft   *draft
+	level   *slog.LevelVar
+	log     *slog.Logger
+}
+
+// reload reads the configuration again, applies what can change, and reports what needs a restart. With any
+// fault, nothing changes.
+func (r *reloader) reload() {
+	next, err := r.options.collect()
+	if err == nil {
+		err = errorOf(next.validate())
+	}
+	if err != nil {
+		r.log.Error("the configuration was to be read again (SIGHUP), and nothing has changed", "error", err)
+		return
+	}
+	var restart, taken []string
+	for _, k := range next.keys {
+		switch {
+		case next.textOf(k) == r.draft.textOf(k):
+		case k.name == "log-level":
+			r.level.Set(next.logLevel)
+			r.draft.at[k.name], r.draft.texts[k.name] = next.at[k.name], next.textOf(k)
+			taken = append(taken, k.name)
+		default:
+			restart = append(restart, k.name)
+		}
+	}
+	r.log.Info("read the configuration again (SIGHUP); the files of certificates and of the keys of tokens are read by themselves when they change", "keys", taken)
+	if len(restart) > 0 {
+		r.log.Warn("these keys have changed and need a restart of the replica", "keys", restart)
+	}
 }

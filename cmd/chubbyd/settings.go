@@ -1,19 +1,19 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cmd/chubbyd/internal/names"
+	"github.com/chubbylock/chubby/internal/backupstore"
+	"github.com/chubbylock/chubby/internal/otlp"
 )
 
 // settings are one replica's, from all sources.
@@ -36,59 +36,77 @@ type key struct {
 	value
 }
 
-// keys returns every setting. File, flags, environment, `config check`, `config example` and docs/chubbyd.md
-// derive from it.
+// keys returns every setting, with its default. File, flags, environment, `config check`, `config example` and
+// docs/chubbyd.md derive from it.
 func keys() []key {
-	stores := oneOf("log store", func(s *settings) *cell.LogStore { return &s.replica.LogStore }, cell.LogStores()...)
-	return slices.Concat([]key{
-		{"cell", "the cell's name, the second part of every path", special(nameText, "", setCell)},
-		{"id", "this replica's name, one of the members", special(nameText, "", setID)},
-		{"members", `every replica of the cell when it begins: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, special("a list with id, client, raft and http of each; as a flag or variable, the text at the right", "", setMembers)},
-		{"listen", "where this replica listens: a host, or CLIENT,RAFT[,HTTP] with host:port each; auto: as its member says, for a name on every interface; a host leaves an http port at localhost there", special("auto, a host, or two or three addresses", auto, setListen, auto)},
-		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", special("auto, or host:port", auto, setAdvertise, auto)},
-		{"data", "the directory that belongs to this replica alone", special("a directory", "", setData)},
-		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(func(s *settings) *bool { return &s.replica.Bootstrap })},
-		{"join", "wait to be added to a cell if the data directory holds nothing (chubbyctl cell add)", switched(func(s *settings) *bool { return &s.replica.Join })},
-		{"spare", "as join, for a replica that stands by until another is dead (chubbyctl cell add --spare)", switched(func(s *settings) *bool { return &s.replica.Spare })},
-		{"replace-after", "how long a replica is dead before a spare takes its place, 10s to 720h", duration(cell.MinReplaceAfter, 720*time.Hour, func(s *settings) *time.Duration { return &s.replica.ReplaceAfter })},
-		{"operators", "who may do what concerns the whole cell, when it begins; afterwards /ls/CELL/acl/operators says who may", special("none, everybody, or principals, separated by commas", none, setOperators, none, everybody)},
-		{"log-store", "where the Raft log is kept: " + stores.takes, stores},
-		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, func(s *settings) *time.Duration { return &s.replica.ElectionTimeout })},
-		{"disk-stall", "how long one operation on the disk may take until the replica ends, so that others go on, 1s to 10m", duration(cell.MinDiskStall, cell.MaxDiskStall, func(s *settings) *time.Duration { return &s.replica.DiskStall })},
-		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", durationOrZero(time.Second, time.Minute, func(s *settings) *time.Duration { return &s.replica.SlowClient })},
-		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", number(1, 1e6, func(s *settings) *float64 { return &s.replica.KeepAlives })},
-	}, boundKeys(), []key{
-		{"tls-cert", "the certificate that clients are shown, in PEM", file(func(s *settings) *string { return &s.replica.ClientTLS.Cert })},
-		{"tls-key", "its key", file(func(s *settings) *string { return &s.replica.ClientTLS.Key })},
-		{"tls-ca", "the authorities of clients' certificates", file(func(s *settings) *string { return &s.replica.ClientTLS.CA })},
-		{"tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.ClientTLS.CRL })},
-		{"peer-tls-cert", "the certificate that the other replicas are shown; its URI is chubby://CELL/replica/ID", file(func(s *settings) *string { return &s.replica.PeerTLS.Cert })},
-		{"peer-tls-key", "its key", file(func(s *settings) *string { return &s.replica.PeerTLS.Key })},
-		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients, nor signed by them, nor their issuers", file(func(s *settings) *string { return &s.replica.PeerTLS.CA })},
-		{"peer-tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.PeerTLS.CRL })},
-		{"token-keys", "the keys of an issuer whose tokens name clients, a JSON Web Key Set", special("none, a file, or a URL of https", none, setTokenKeys, none)},
-		{"token-keys-ca", "the authorities of that URL's server; none: those of the system", file(func(s *settings) *string { return &s.replica.Tokens.KeysCA })},
-		{"token-keys-token", "a token for that server, as Kubernetes wants one", file(func(s *settings) *string { return &s.replica.Tokens.KeysToken })},
-		{"token-issuer", "the issuer, as tokens name it (iss)", text(func(s *settings) *string { return &s.replica.Tokens.Issuer })},
-		{"token-audience", "the audience that tokens must be for (aud)", text(func(s *settings) *string { return &s.replica.Tokens.Audience })},
-		{"token-claim", "the claim of a token that names its principal; none: sub", text(func(s *settings) *string { return &s.replica.Tokens.Claim })},
-		{"audit-file", "where it is recorded what operators do and who changes rights; who is refused is recorded beside it, in NAME-refused.log for NAME.log", special("none, stdout, or a file", none, setAuditFile, none, cell.AuditStdout)},
-		{"audit-file-mib", "the size, in MiB, at which each of these files is renamed and begun anew", count(1, cell.MaxAuditMiB, func(s *settings) *int { return &s.replica.Audit.MiB })},
-		{"audit-files", "how many renamed ones of each are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
-	}, publishKeys(), backupKeys(), []key{
-		{"metric-prefixes", "paths of this cell; how long locks below each are waited for and held is counted apart (/metrics)", special("none, or paths, separated by commas", none, setMetricPrefixes, none)},
-	}, traceKeys(), []key{
-		{"console", "serve a console for browsers at the http port: over TLS if the cell has certificates, else on 127.0.0.1 only", switched(func(s *settings) *bool { return &s.replica.Console })},
-		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
-		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
-		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
-		{"log-format", "how log lines are written: text or json", oneOf("format", func(s *settings) *string { return &s.logFormat }, "text", "json")},
-		{"stop-timeout", "how long a stop may take; a master hands over first", duration(time.Second, 10*time.Minute, func(s *settings) *time.Duration { return &s.stop })},
-	})
+	s := defaults()
+	return s.keys()
 }
 
-// nameText describes the values of setCell and setID.
-const nameText = "letters, digits, '-', '_' and '.'"
+// keys returns the keys that set these settings.
+func (s *settings) keys() []key {
+	stores := oneOf("log store", &s.replica.LogStore, cell.LogStores()...)
+	return []key{
+		{"cell", "the cell's name, the second part of every path", nameOf("cell", "", &s.replica.Cell)},
+		{"id", "this replica's name, one of the members", nameOf("replica", ", as in r1", &s.replica.ID)},
+		{"members", `every replica of the cell when it begins: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, special("a list with id, client, raft and http of each; as a flag or variable, the text at the right", "", s.setMembers)},
+		{"listen", "where this replica listens: a host, or CLIENT,RAFT[,HTTP] with host:port each; auto: as its member says, for a name on every interface; a host leaves an http port at localhost there", special("auto, a host, or two or three addresses", auto, s.setListen, auto)},
+		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", checked("auto, or host:port", auto, &s.replica.Advertise, checkAddress)},
+		{"data", "the directory that belongs to this replica alone", checked("a directory", "", &s.replica.Data, given("name a directory"))},
+		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(&s.replica.Bootstrap)},
+		{"join", "wait to be added to a cell if the data directory holds nothing (chubbyctl cell add)", switched(&s.replica.Join)},
+		{"spare", "as join, for a replica that stands by until another is dead (chubbyctl cell add --spare)", switched(&s.replica.Spare)},
+		{"replace-after", "how long a replica is dead before a spare takes its place, 10s to 720h", duration(cell.MinReplaceAfter, 720*time.Hour, &s.replica.ReplaceAfter)},
+		{"operators", "who may do what concerns the whole cell, when it begins; afterwards /ls/CELL/acl/operators says who may", special("none, everybody, or principals, separated by commas", none, s.setOperators, none, everybody)},
+		{"log-store", "where the Raft log is kept: " + stores.takes, stores},
+		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, &s.replica.ElectionTimeout)},
+		{"disk-stall", "how long one operation on the disk may take until the replica ends, so that others go on, 1s to 10m", duration(cell.MinDiskStall, cell.MaxDiskStall, &s.replica.DiskStall)},
+		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", durationOrZero(time.Second, time.Minute, &s.replica.SlowClient)},
+		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", number(1, 1e6, &s.replica.KeepAlives)},
+		{"max-connections", "how many connections of clients this replica accepts", count(1, 1_000_000, &s.replica.MaxConnections)},
+		{"max-connections-per-address", "how many of those from one IP address", count(1, 1_000_000, &s.replica.MaxConnectionsPerAddress)},
+		{"max-calls-per-principal", "how many calls a second one principal may make; 0: no bound", count(0, 100_000_000, &s.replica.MaxCallsPerPrincipal)},
+		{"max-new-sessions-per-principal", "how many sessions a second one principal may open; 0: no bound", count(0, 1_000_000, &s.replica.MaxNewSessionsPerPrincipal)},
+		{"max-calls-per-address", "how many calls a second may come from one IP address; 0: no bound", count(0, 100_000_000, &s.replica.MaxCallsPerAddress)},
+		{"max-handshakes-per-address", "how many connections a second may be opened from one IP address; 0: no bound", count(0, 1_000_000, &s.replica.MaxHandshakesPerAddress)},
+		{"client-memory-mib", "how much memory the calls of clients may hold, in MiB; those of an address a quarter of it", count(cell.MinClientMemoryMiB, 1<<20, &s.replica.ClientMemoryMiB)},
+		{"max-contents-mib", "how much the cell may hold, in MiB: contents (those of access control lists three times), names, and 1 KiB for each node; what makes it more is refused; 0: two fifths of the memory that this process may use", count(0, 1<<20, &s.replica.MaxContentsMiB)},
+		{"tls-cert", "the certificate that clients are shown, in PEM", file(&s.replica.ClientTLS.Cert)},
+		{"tls-key", "its key", file(&s.replica.ClientTLS.Key)},
+		{"tls-ca", "the authorities of clients' certificates", file(&s.replica.ClientTLS.CA)},
+		{"tls-crl", "revocation lists of these authorities", file(&s.replica.ClientTLS.CRL)},
+		{"peer-tls-cert", "the certificate that the other replicas are shown; its URI is chubby://CELL/replica/ID", file(&s.replica.PeerTLS.Cert)},
+		{"peer-tls-key", "its key", file(&s.replica.PeerTLS.Key)},
+		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients, nor signed by them, nor their issuers", file(&s.replica.PeerTLS.CA)},
+		{"peer-tls-crl", "revocation lists of these authorities", file(&s.replica.PeerTLS.CRL)},
+		{"token-keys", "the keys of an issuer whose tokens name clients, a JSON Web Key Set", checked("none, a file, or a URL of https", none, &s.replica.Tokens.Keys, given("name a file or a URL, or say none"))},
+		{"token-keys-ca", "the authorities of that URL's server; none: those of the system", file(&s.replica.Tokens.KeysCA)},
+		{"token-keys-token", "a token for that server, as Kubernetes wants one", file(&s.replica.Tokens.KeysToken)},
+		{"token-issuer", "the issuer, as tokens name it (iss)", text(&s.replica.Tokens.Issuer)},
+		{"token-audience", "the audience that tokens must be for (aud)", text(&s.replica.Tokens.Audience)},
+		{"token-claim", "the claim of a token that names its principal; none: sub", text(&s.replica.Tokens.Claim)},
+		{"audit-file", "where it is recorded what operators do and who changes rights; who is refused is recorded beside it, in NAME-refused.log for NAME.log", checked("none, stdout, or a file", none, &s.replica.Audit.File, given("name a file, or say none"), cell.AuditStdout)},
+		{"audit-file-mib", "the size, in MiB, at which each of these files is renamed and begun anew", count(1, cell.MaxAuditMiB, &s.replica.Audit.MiB)},
+		{"audit-files", "how many renamed ones of each are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, &s.replica.Audit.Files)},
+		{"dns-server", "the primary server of a zone whose SRV records the master keeps, by dynamic updates (RFC 2136)", special("none, or host:port", none, s.setDNSServer, none)},
+		{"dns-domain", "the zone, or a name in it: CHUBBY_DOMAIN of the clients", text(&s.publishing.dns.Domain)},
+		{"dns-key", "the key that signs these updates (TSIG), a file as tsig-keygen writes one", file(&s.publishing.dns.KeyFile)},
+		{"dns-ttl", "how long others may keep these records, 1s to 24h", duration(time.Second, maxTTL, &s.publishing.dns.TTL)},
+		{"dns-hook", "a program that the master runs instead, with the replicas on its standard input", checked("none, or an absolute path", none, (*string)(&s.publishing.hook), checkAbsolute)},
+		{"backup-to", "where the master puts a backup from time to time: a directory, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=NAME", special("none, an absolute path, or s3://...", none, s.setBackupTo, none)},
+		{"backup-every", "how often, 1m to 720h", duration(cell.MinBackupEvery, cell.MaxBackupEvery, &s.replica.Backups.Every)},
+		{"backup-keep", "how many of them stay", count(1, cell.MaxBackupKeep, &s.replica.Backups.Keep)},
+		{"metric-prefixes", "paths of this cell; how long locks below each are waited for and held is counted apart (/metrics)", special("none, or paths, separated by commas", none, s.setMetricPrefixes, none)},
+		{"trace-endpoint", "where spans of calls are sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS; OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and their like count", checked("none, or http(s)://HOST:PORT", none, &s.tracing.endpoint, otlp.CheckEndpoint)},
+		{"trace-ratio", "the part of calls that are traced of those that belong to no trace yet", number(0, 1, &s.tracing.ratio)},
+		{"console", "serve a console for browsers at the http port: over TLS if the cell has certificates, else on 127.0.0.1 only", switched(&s.replica.Console)},
+		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(&s.insecure)},
+		{"insecure-principals", "believe clients who they are; for development only", switched(&s.replica.InsecurePrincipals)},
+		{"log-level", "the least level that is logged: debug, info, warn or error", level(&s.logLevel)},
+		{"log-format", "how log lines are written: text or json", oneOf("format", &s.logFormat, "text", "json")},
+		{"stop-timeout", "how long a stop may take; a master hands over first", duration(time.Second, 10*time.Minute, &s.stop)},
+	}
+}
 
 // requiredKeys have no default.
 func requiredKeys() []string { return []string{"cell", "id", "members", "data"} }
@@ -114,7 +132,7 @@ func defaults() settings {
 			MaxHandshakesPerAddress:    cell.DefaultMaxHandshakesPerAddress,
 			ClientMemoryMiB:            cell.DefaultClientMemoryMiB,
 			Audit:                      cell.AuditConfig{MiB: cell.DefaultAuditMiB, Files: cell.DefaultAuditFiles},
-			Backups:                    cell.BackupSchedule{Every: defaultBackupEvery, Keep: defaultBackupKeep},
+			Backups:                    cell.BackupSchedule{Every: 6 * time.Hour, Keep: 28}, // a week of them
 		},
 		publishing: publishing{dns: names.DNS{TTL: defaultTTL}},
 		tracing:    tracing{ratio: defaultTraceRatio},
@@ -123,23 +141,7 @@ func defaults() settings {
 	}
 }
 
-func setCell(s *settings, text string) error {
-	if !api.ValidCell(text) {
-		return fmt.Errorf("%q cannot be a cell's name: use letters, digits, '-', '_' and '.'", text)
-	}
-	s.replica.Cell = text
-	return nil
-}
-
-func setID(s *settings, text string) error {
-	if !api.ValidCell(text) {
-		return fmt.Errorf("%q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", text)
-	}
-	s.replica.ID = text
-	return nil
-}
-
-func setMembers(s *settings, text string) error {
+func (s *settings) setMembers(text string) error {
 	members, err := parseMembers(text)
 	if err != nil {
 		return err
@@ -148,22 +150,10 @@ func setMembers(s *settings, text string) error {
 	return nil
 }
 
-func setData(s *settings, text string) error {
-	if text == "" {
-		return errors.New("is empty; name a directory")
-	}
-	s.replica.Data = text
-	return nil
-}
-
-func setAuditFile(s *settings, text string) error {
-	return file(func(s *settings) *string { return &s.replica.Audit.File }).set(s, text)
-}
-
 // everybody is the value of operators for everybody.
 const everybody = "everybody"
 
-func setOperators(s *settings, text string) error {
+func (s *settings) setOperators(text string) error {
 	s.replica.Operators = nil
 	switch text {
 	case none:
@@ -181,34 +171,12 @@ func setOperators(s *settings, text string) error {
 	return nil
 }
 
-func setMetricPrefixes(s *settings, text string) error {
+func (s *settings) setMetricPrefixes(text string) error {
 	if s.replica.MetricPrefixes = nil; text == none {
 		return nil
 	}
 	for path := range strings.SplitSeq(text, ",") {
 		s.replica.MetricPrefixes = append(s.replica.MetricPrefixes, strings.TrimSpace(path))
-	}
-	return nil
-}
-
-func setTokenKeys(s *settings, text string) error {
-	switch text {
-	case "":
-		return errors.New("is empty; name a file or a URL, or say none")
-	case none:
-		text = ""
-	}
-	s.replica.Tokens.Keys = text
-	return nil
-}
-
-func logLevels() value {
-	return special("debug, info, warn or error", strings.ToLower(defaults().logLevel.String()), setLogLevel, "debug", "info", "warn", "error")
-}
-
-func setLogLevel(s *settings, text string) error {
-	if err := s.logLevel.UnmarshalText([]byte(text)); err != nil {
-		return fmt.Errorf("%q is not a level: want debug, info, warn or error", text)
 	}
 	return nil
 }
@@ -247,142 +215,103 @@ func membersText(members []cell.Member) string {
 	return strings.Join(list, ";")
 }
 
-// addressProblem returns the fault of an address that others must reach, or "".
-func addressProblem(address string) string {
+// checkAddress returns the fault of an address that others must reach.
+func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Sprintf("%q is not host:port", address)
+		return fmt.Errorf("%q is not host:port", address)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return fmt.Sprintf("%q has no port from 1 to 65535", address)
+		return fmt.Errorf("%q has no port from 1 to 65535", address)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return fmt.Sprintf("%q names no host: others must be able to reach this address", address)
+		return fmt.Errorf("%q names no host: others must be able to reach this address", address)
 	}
-	return ""
+	return nil
 }
 
-// place is the source of a value: a line and column of a file, a variable or a flag.
-type place struct {
-	source       string
-	line, column int // 0 for a source without lines
-}
-
-func (p place) String() string {
-	if p.line == 0 {
-		return p.source
+func (s *settings) setBackupTo(text string) error {
+	if text == none {
+		s.replica.Backups.Place = nil
+		return nil
 	}
-	return fmt.Sprintf("%s:%d:%d", p.source, p.line, p.column)
-}
-
-type problem struct {
-	at   place
-	text string
-}
-
-func (f problem) String() string { return f.at.String() + ": " + f.text }
-
-// draft collects settings from several sources, where later ones override, and all problems.
-type draft struct {
-	settings
-	main     place             // of keys that no source has set
-	at       map[string]place  // of each set key
-	texts    map[string]string // its value
-	memberAt []place           // of each member
-	problems []problem
-}
-
-func newDraft(source string) *draft {
-	return &draft{settings: defaults(), main: place{source: source}, at: make(map[string]place), texts: make(map[string]string)}
-}
-
-func (d *draft) addProblem(at place, format string, args ...any) {
-	d.problems = append(d.problems, problem{at, fmt.Sprintf(format, args...)})
-}
-
-func (d *draft) set(k key, text string, at place) {
-	d.at[k.name], d.texts[k.name] = at, text
-	if err := k.set(&d.settings, text); err != nil {
-		d.addProblem(at, "%s: %v", k.name, err)
-		return
+	to, err := backupstore.At(text)
+	if err == nil {
+		s.replica.Backups.Place = to
 	}
-	if k.name == "members" {
-		d.memberAt = slices.Repeat([]place{at}, len(d.replica.Members))
-	}
+	return err
 }
 
-// validate checks the settings together, after all sources, and returns all problems by place.
-func (d *draft) validate() []problem {
-	for _, name := range requiredKeys() {
-		if _, ok := d.at[name]; !ok {
-			d.addProblem(d.main, "%s is missing; see 'chubbyd config example'", name)
-		}
+// Limits of how long others may keep a record.
+const (
+	defaultTTL = time.Minute
+	maxTTL     = 24 * time.Hour
+)
+
+func (s *settings) setDNSServer(text string) error {
+	if text == none {
+		s.publishing.dns.Server = ""
+		return nil
 	}
-	d.validateMembers()
-	d.validateCertificates()
-	d.validatePublishing()
-	d.placeListen()
-	if len(d.problems) == 0 { // the cell checks more at the replica's start
-		var e *api.Error
-		if err := d.replica.Check(); errors.As(err, &e) {
-			d.addProblem(d.main, "%s", e.Message)
-		}
+	if _, _, err := net.SplitHostPort(text); err != nil {
+		text = net.JoinHostPort(text, strconv.Itoa(dnsPort))
 	}
-	slices.SortStableFunc(d.problems, func(a, b problem) int {
-		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
-	})
-	return d.problems
+	s.publishing.dns.Server = text
+	return checkAddress(text)
 }
 
-// validateCertificates requires certificates, or the setting insecure.
-func (d *draft) validateCertificates() {
-	named := d.replica.ClientTLS != (cell.TLSFiles{}) || d.replica.PeerTLS != (cell.TLSFiles{})
+const dnsPort = 53
+
+func checkAbsolute(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%q is not an absolute path", path)
+	}
+	return nil
+}
+
+// auto is the value of a setting that the replica chooses.
+const auto = "auto"
+
+// setListen reads where to listen: a host, with the member's ports, or CLIENT,RAFT[,HTTP].
+func (s *settings) setListen(text string) error {
+	s.listenHost, s.replica.Listen = "", cell.Addresses{}
+	addresses := strings.Split(text, ",")
 	switch {
-	case !named && !d.insecure:
-		d.addProblem(d.main, "tls-cert is missing, and all other certificates: 'chubbyd certs --help' says how to make them. "+
-			"Or say insecure: true; then whoever reaches this replica may do anything")
-	case named && d.insecure:
-		d.addProblem(d.at["insecure"], "insecure: certificates are named, too; leave out one or the other")
-	case named && d.replica.Bootstrap && len(d.replica.Operators) == 0:
-		d.addProblem(d.at["bootstrap"], "bootstrap: nobody is named in operators; say who may change the access control lists of the new cell, end sessions and restore backups, as in operators: alice@example.org, or say everybody")
+	case text == "":
+		return errors.New("is empty; name a host, as in 0.0.0.0, or leave it to 'auto'")
+	case text == auto:
+		return nil
+	case len(addresses) == 1:
+		if _, _, err := net.SplitHostPort(text); err == nil {
+			return fmt.Errorf("%q has a port, and a replica has two or three: want a host alone, as in 0.0.0.0, or CLIENT,RAFT[,HTTP], as in :7421,:7431,:7441", text)
+		}
+		s.listenHost = strings.Trim(text, "[]")
+		return nil
+	case len(addresses) > 3:
+		return fmt.Errorf("%q has %d addresses: want CLIENT,RAFT[,HTTP], as in :7421,:7431,:7441", text, len(addresses))
 	}
+	for i, address := range addresses {
+		_, port, err := net.SplitHostPort(address)
+		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 1 || n > 65535 {
+			return fmt.Errorf("%q is not [host]:port", address)
+		}
+		*[]*string{&s.replica.Listen.Client, &s.replica.Listen.Raft, &s.replica.Listen.HTTP}[i] = address
+	}
+	return nil
 }
 
-func (d *draft) validateMembers() {
-	ids := make(map[string]place)
-	addresses := make(map[string]string)
-	for i, m := range d.replica.Members {
-		at := d.memberAt[i]
-		if !api.ValidCell(m.ID) {
-			d.addProblem(at, "members: %q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", m.ID)
-		} else if earlier, ok := ids[m.ID]; ok {
-			d.addProblem(at, "members: %s is there twice, first at %v", m.ID, earlier)
-		} else {
-			ids[m.ID] = at
-		}
-		for _, a := range []struct{ name, address string }{{"client", m.Client}, {"raft", m.Raft}, {"http", m.HTTP}} {
-			if a.address == "" && a.name == "http" {
-				continue
-			}
-			user := m.ID + "'s " + a.name
-			if text := addressProblem(a.address); text != "" {
-				d.addProblem(at, "members: %s address: %s", user, text)
-			} else if earlier, ok := addresses[a.address]; ok {
-				d.addProblem(at, "members: %s address %s is also %s", user, a.address, earlier)
-			} else {
-				addresses[a.address] = user
-			}
-		}
-	}
-	if at, ok := d.at["members"]; ok && len(d.replica.Members) == 0 && !d.hasProblemAt(at) {
-		d.addProblem(at, "members: is empty; a cell has one, three or five replicas")
-	}
-	at, ok := d.at["id"]
-	if _, known := ids[d.replica.ID]; ok && d.replica.ID != "" && len(ids) > 0 && !known {
-		d.addProblem(at, "id: %s is none of the members; add it there, or correct it", d.replica.ID)
-	}
+// publishing is how clients find the replicas by the cell's name: at most one of the two.
+type publishing struct {
+	dns  names.DNS  // if its Server is not empty
+	hook names.Hook // if it is not empty
 }
 
-func (d *draft) hasProblemAt(at place) bool {
-	return slices.ContainsFunc(d.problems, func(f problem) bool { return f.at == at })
+func (p publishing) install(replica *cell.Config) {
+	switch {
+	case p.hook != "":
+		replica.Publish = p.hook.Publish
+	case p.dns.Server != "":
+		p.dns.Now = wallNow
+		replica.Publish = p.dns.Publish
+	}
 }

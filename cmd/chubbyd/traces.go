@@ -21,25 +21,6 @@ const defaultTraceRatio = 0.001
 // flushTime is how long a stopped replica may send its last spans.
 const flushTime = 2 * time.Second
 
-func traceKeys() []key {
-	return []key{
-		{"trace-endpoint", "where spans of calls are sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS; OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and their like count", special("none, or http(s)://HOST:PORT", none, setTraceEndpoint, none)},
-		{"trace-ratio", "the part of calls that are traced of those that belong to no trace yet", number(0, 1, func(s *settings) *float64 { return &s.tracing.ratio })},
-	}
-}
-
-func setTraceEndpoint(s *settings, text string) error {
-	if text == none {
-		s.tracing.endpoint = ""
-		return nil
-	}
-	if err := otlp.CheckEndpoint(text); err != nil {
-		return err
-	}
-	s.tracing.endpoint = text
-	return nil
-}
-
 // install makes the replica trace calls, if configured. stop sends the rest once the replica has stopped.
 func (t tracing) install(ctx context.Context, replica *cell.Config, log *slog.Logger) (stop func(context.Context), err error) {
 	if t.endpoint == "" {

@@ -3,125 +3,142 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/chubbylock/chubby/api"
 )
 
 // value is the possible values of a setting. Its description in docs/chubbyd.md derives from its check.
 type value struct {
-	takes    string                        // the possible texts
-	words    []string                      // those that shells offer
-	initial  func(settings) string         // the text of the default, or nil
-	set      func(*settings, string) error // takes a text, or returns its fault
-	isSwitch bool                          // the flag needs no value
+	takes    string             // the possible texts
+	words    []string           // those that shells offer
+	initial  string             // the text of the default; "" if there is none
+	take     func(string) error // takes a text, or returns its fault
+	isSwitch bool               // the flag needs no value
 }
 
 // special is a value with its own parser.
-func special(takes, initial string, set func(*settings, string) error, words ...string) value {
-	v := value{takes: takes, words: words, set: set}
-	if initial != "" {
-		v.initial = func(settings) string { return initial }
-	}
-	return v
+func special(takes, initial string, take func(string) error, words ...string) value {
+	return value{takes: takes, words: words, initial: initial, take: take}
 }
 
-// none is the value for no file.
+// none is the value for no file, and for other things that may be absent.
 const none = "none"
 
-// file is the name of a file, opened at the replica's start.
-func file(at func(*settings) *string) value {
-	return special("none, or a file", none, func(s *settings, text string) error {
-		switch text {
-		case "":
-			return errors.New("is empty; name a file, or say none")
-		case none:
+// checked is a text that check accepts. The word absent, if there is one, is the default, and stands for the empty text.
+func checked(takes, absent string, at *string, check func(string) error, words ...string) value {
+	take := func(text string) error {
+		if absent != "" && text == absent {
 			text = ""
+		} else if err := check(text); err != nil {
+			return err
 		}
-		*at(s) = text
+		*at = text
 		return nil
-	}, none)
+	}
+	if absent != "" {
+		words = append([]string{absent}, words...)
+	}
+	return special(takes, absent, take, words...)
 }
 
-func text(at func(*settings) *string) value {
-	return special("none, or a text", none, func(s *settings, text string) error {
-		switch text {
-		case "":
-			return errors.New("is empty; say none if there is none")
-		case none:
-			text = ""
+// given returns a check that a text is not empty.
+func given(advice string) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return errors.New("is empty; " + advice)
 		}
-		*at(s) = text
 		return nil
-	}, none)
+	}
+}
+
+// nameOf is the name of a cell or a replica.
+func nameOf(of, example string, at *string) value {
+	const takes = "letters, digits, '-', '_' and '.'"
+	return checked(takes, "", at, func(text string) error {
+		if !api.ValidCell(text) {
+			return fmt.Errorf("%q cannot be a %s's name: use %s%s", text, of, takes, example)
+		}
+		return nil
+	})
+}
+
+// file is the name of a file, opened at the replica's start.
+func file(at *string) value {
+	return checked("none, or a file", none, at, given("name a file, or say none"))
+}
+
+func text(at *string) value {
+	return checked("none, or a text", none, at, given("say none if there is none"))
+}
+
+// parsed is a value of another type.
+func parsed[T any](takes string, at *T, format func(T) string, parse func(string) (T, error), words ...string) value {
+	return special(takes, format(*at), func(text string) error {
+		value, err := parse(text)
+		if err == nil {
+			*at = value
+		}
+		return err
+	}, words...)
 }
 
 // switched is true or false.
-func switched(at func(*settings) *bool) value {
-	return value{
-		takes:    "true or false",
-		words:    []string{"true", "false"},
-		initial:  func(s settings) string { return strconv.FormatBool(*at(&s)) },
-		isSwitch: true,
-		set: func(s *settings, text string) error {
-			on, err := strconv.ParseBool(text)
-			if err != nil {
-				return fmt.Errorf("%q is neither true nor false", text)
-			}
-			*at(s) = on
-			return nil
-		},
-	}
-}
-
-// oneOf is one of some words; what says what they name.
-func oneOf[T ~string](what string, at func(*settings) *T, words ...T) value {
-	v := value{initial: func(s settings) string { return string(*at(&s)) }}
-	for _, word := range words {
-		v.words = append(v.words, string(word))
-	}
-	v.takes = strings.Join(v.words, " or ")
-	v.set = func(s *settings, text string) error {
-		for _, word := range words {
-			if text == string(word) {
-				*at(s) = word
-				return nil
-			}
+func switched(at *bool) value {
+	v := parsed("true or false", at, strconv.FormatBool, func(text string) (bool, error) {
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			err = fmt.Errorf("%q is neither true nor false", text)
 		}
-		return fmt.Errorf("%q is not a %s: want %s", text, what, v.takes)
-	}
+		return on, err
+	}, "true", "false")
+	v.isSwitch = true
 	return v
 }
 
-func duration(minimum, maximum time.Duration, at func(*settings) *time.Duration) value {
-	return value{
-		takes:   shortDuration(minimum) + " to " + shortDuration(maximum),
-		initial: func(s settings) string { return shortDuration(*at(&s)) },
-		set: func(s *settings, text string) error {
-			d, err := time.ParseDuration(text)
-			if err != nil {
-				return fmt.Errorf("%q is not a duration: want a number and a unit, as in 500ms or 2s", text)
-			}
-			if d < minimum || d > maximum {
-				return fmt.Errorf("%v is outside %v to %v", d, minimum, maximum)
-			}
-			*at(s) = d
-			return nil
-		},
+// oneOf is one of some words; what says what they name.
+func oneOf[T ~string](what string, at *T, words ...T) value {
+	var texts []string
+	for _, word := range words {
+		texts = append(texts, string(word))
 	}
+	takes := strings.Join(texts, " or ")
+	return parsed(takes, at, func(word T) string { return string(word) }, func(text string) (T, error) {
+		if !slices.Contains(texts, text) {
+			return "", fmt.Errorf("%q is not a %s: want %s", text, what, takes)
+		}
+		return T(text), nil
+	}, texts...)
+}
+
+func duration(minimum, maximum time.Duration, at *time.Duration) value {
+	return parsed(shortDuration(minimum)+" to "+shortDuration(maximum), at, shortDuration, func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("%q is not a duration: want a number and a unit, as in 500ms or 2s", text)
+		case d < minimum || d > maximum:
+			return 0, fmt.Errorf("%v is outside %v to %v", d, minimum, maximum)
+		}
+		return d, nil
+	})
 }
 
 // durationOrZero is a duration, or 0 for none.
-func durationOrZero(minimum, maximum time.Duration, at func(*settings) *time.Duration) value {
+func durationOrZero(minimum, maximum time.Duration, at *time.Duration) value {
 	v := duration(minimum, maximum, at)
 	v.takes = "0, or " + v.takes
-	nonZero := v.set
-	v.set = func(s *settings, text string) error {
+	nonZero := v.take
+	v.take = func(text string) error {
 		if text == "0" {
-			*at(s) = 0
+			*at = 0
 			return nil
 		}
-		return nonZero(s, text)
+		return nonZero(text)
 	}
 	return v
 }
@@ -138,34 +155,34 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-func count(minimum, maximum int, at func(*settings) *int) value {
-	return value{
-		takes:   fmt.Sprintf("a whole number from %d to %d", minimum, maximum),
-		initial: func(s settings) string { return strconv.Itoa(*at(&s)) },
-		set: func(s *settings, text string) error {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < minimum || n > maximum {
-				return fmt.Errorf("%q is not a whole number from %d to %d", text, minimum, maximum)
-			}
-			*at(s) = n
-			return nil
-		},
-	}
+func count(minimum, maximum int, at *int) value {
+	takes := fmt.Sprintf("a whole number from %d to %d", minimum, maximum)
+	return parsed(takes, at, strconv.Itoa, func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < minimum || n > maximum {
+			return 0, fmt.Errorf("%q is not %s", text, takes)
+		}
+		return n, nil
+	})
 }
 
-func number(minimum, maximum float64, at func(*settings) *float64) value {
-	text := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-	v := value{
-		takes:   fmt.Sprintf("a number from %s to %s", text(minimum), text(maximum)),
-		initial: func(s settings) string { return text(*at(&s)) },
-	}
-	v.set = func(s *settings, text string) error {
+func number(minimum, maximum float64, at *float64) value {
+	format := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	takes := fmt.Sprintf("a number from %s to %s", format(minimum), format(maximum))
+	return parsed(takes, at, format, func(text string) (float64, error) {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(n >= minimum && n <= maximum) { // fails for NaN, too
-			return fmt.Errorf("%q is not %s", text, v.takes)
+			return 0, fmt.Errorf("%q is not %s", text, takes)
 		}
-		*at(s) = n
-		return nil
-	}
-	return v
+		return n, nil
+	})
+}
+
+func level(at *slog.Level) value {
+	return parsed("debug, info, warn or error", at, func(l slog.Level) string { return strings.ToLower(l.String()) }, func(text string) (l slog.Level, err error) {
+		if l.UnmarshalText([]byte(text)) != nil {
+			err = fmt.Errorf("%q is not a level: want debug, info, warn or error", text)
+		}
+		return l, err
+	}, "debug", "info", "warn", "error")
 }

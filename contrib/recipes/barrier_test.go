@@ -15,7 +15,7 @@ const barrierPath = "/ls/local/gate/barrier"
 // waiting starts a Wait.
 func waiting(w *world, b *Barrier) <-chan error {
 	passed := make(chan error, 1)
-	go func() { passed <- b.Wait(w.ctx) }()
+	go func() { passed <- b.Wait(w.Ctx) }()
 	return passed
 }
 
@@ -33,35 +33,35 @@ func stuck(t *testing.T, passed <-chan error, d time.Duration) {
 func TestBarrier(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
-		if err := NewBarrier(one, barrierPath, BarrierOptions{}).Wait(w.ctx); !errors.Is(err, api.NotFound) {
+		one, two, three := w.Client("h1"), w.Client("h2"), w.Client("h3")
+		if err := NewBarrier(one, barrierPath, BarrierOptions{}).Wait(w.Ctx); !errors.Is(err, api.NotFound) {
 			t.Errorf("without a directory: %v", err)
 		}
-		w.mkdir(one, "/ls/local/gate")
+		w.Mkdir(one, "/ls/local/gate")
 		a, b, c := NewBarrier(one, barrierPath, BarrierOptions{}), NewBarrier(two, barrierPath, BarrierOptions{}), NewBarrier(three, barrierPath, BarrierOptions{})
-		w.ok(b.Wait(w.ctx))
-		w.ok(a.Raise(w.ctx))
-		w.ok(a.Raise(w.ctx))
+		w.OK(b.Wait(w.Ctx))
+		w.OK(a.Raise(w.Ctx))
+		w.OK(a.Raise(w.Ctx))
 		first, second := waiting(w, b), waiting(w, c)
 		stuck(t, first, 15*time.Second)
-		w.put(one, "/ls/local/gate/other", "")
-		w.rm(one, "/ls/local/gate/other")
+		w.Put(one, "/ls/local/gate/other", "")
+		w.Rm(one, "/ls/local/gate/other")
 		w.Expire(one.Session())
 		stuck(t, first, 15*time.Second)
-		w.failOver()
+		w.Succeed()
 		stuck(t, second, 15*time.Second)
-		w.ok(c.Lift(w.ctx))
-		w.ok(<-first)
-		w.ok(<-second)
-		w.ok(c.Lift(w.ctx))
-		w.ok(b.Wait(w.ctx))
-		w.ok(b.Raise(w.ctx))
-		ctx, cancel := w.brief(time.Second)
+		w.OK(c.Lift(w.Ctx))
+		w.OK(<-first)
+		w.OK(<-second)
+		w.OK(c.Lift(w.Ctx))
+		w.OK(b.Wait(w.Ctx))
+		w.OK(b.Raise(w.Ctx))
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
 		if err := c.Wait(ctx); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("Wait until the deadline: %v", err)
 		}
-		if err := NewBarrier(two, barrierPath, BarrierOptions{Ephemeral: true}).Raise(w.ctx); !errors.Is(err, api.Exists) {
+		if err := NewBarrier(two, barrierPath, BarrierOptions{Ephemeral: true}).Raise(w.Ctx); !errors.Is(err, api.Exists) {
 			t.Errorf("a barrier of the other kind: %v", err)
 		}
 	})
@@ -71,16 +71,16 @@ func TestBarrier(t *testing.T) {
 func TestBarrierRaisedAgain(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one := w.dial("h1")
-		w.mkdir(one, "/ls/local/gate")
+		one := w.Client("h1")
+		w.Mkdir(one, "/ls/local/gate")
 		b := NewBarrier(one, barrierPath, BarrierOptions{})
 		for range 20 {
-			w.ok(b.Raise(w.ctx))
+			w.OK(b.Raise(w.Ctx))
 			passed := waiting(w, NewBarrier(one, barrierPath, BarrierOptions{}))
 			stuck(t, passed, time.Second)
-			w.ok(b.Lift(w.ctx))
-			w.ok(b.Raise(w.ctx))
-			w.ok(<-passed)
+			w.OK(b.Lift(w.Ctx))
+			w.OK(b.Raise(w.Ctx))
+			w.OK(<-passed)
 		}
 	})
 }
@@ -89,29 +89,29 @@ func TestBarrierRaisedAgain(t *testing.T) {
 func TestBarrierHeld(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
-		w.mkdir(one, "/ls/local/gate")
+		one, two, three := w.Client("h1"), w.Client("h2"), w.Client("h3")
+		w.Mkdir(one, "/ls/local/gate")
 		held := BarrierOptions{Ephemeral: true}
 		a, b, c := NewBarrier(one, barrierPath, held), NewBarrier(two, barrierPath, held), NewBarrier(three, barrierPath, held)
-		w.ok(a.Raise(w.ctx))
-		w.ok(b.Raise(w.ctx))
-		w.ok(b.Raise(w.ctx))
+		w.OK(a.Raise(w.Ctx))
+		w.OK(b.Raise(w.Ctx))
+		w.OK(b.Raise(w.Ctx))
 		passed := waiting(w, c)
 		w.Expire(one.Session())
 		stuck(t, passed, 15*time.Second)
-		w.failOver()
+		w.Succeed()
 		stuck(t, passed, 15*time.Second)
 		w.Cut("h2")
 		cut := time.Now()
-		w.ok(<-passed)
+		w.OK(<-passed)
 		if wait := time.Since(cut); wait > api.DefaultLease+2*time.Second {
 			t.Errorf("let through %v after the last holder was cut off", wait)
 		}
 		for range 5 {
-			w.ok(c.Raise(w.ctx))
+			w.OK(c.Raise(w.Ctx))
 			stuck(t, waiting(w, c), time.Second)
-			w.ok(c.Lift(w.ctx))
-			w.ok(c.Wait(w.ctx))
+			w.OK(c.Lift(w.Ctx))
+			w.OK(c.Wait(w.Ctx))
 		}
 	})
 }

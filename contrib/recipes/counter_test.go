@@ -19,82 +19,65 @@ import (
 
 const counterDir = "/ls/local/svc/counter"
 
-// keeper returns a Keeper of a host, which is closed at the end of the test.
-func (w *world) keeper(host string, edits ...func(*client.Config)) *client.Keeper {
-	w.t.Helper()
-	cfg := w.config(host)
-	for _, edit := range edits {
-		edit(&cfg)
-	}
-	k, err := client.Keep(w.ctx, cfg)
-	w.ok(err)
-	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = k.Close(ctx) // it may be cut off
-	})
-	return k
-}
-
 // session returns the session of a Keeper.
 func (w *world) session(k *client.Keeper) (id api.SessionID) {
-	w.t.Helper()
-	w.ok(k.Do(w.ctx, func(c *client.Client) error { id = c.Session(); return nil }))
+	w.T.Helper()
+	w.OK(k.Do(w.Ctx, func(c *client.Client) error { id = c.Session(); return nil }))
 	return id
 }
 
 func (w *world) counts(k *Counter, want int64) {
-	w.t.Helper()
-	if n, err := k.Get(w.ctx); n != want || err != nil {
-		w.t.Errorf("the number is %d, %v; want %d", n, err, want)
+	w.T.Helper()
+	if n, err := k.Get(w.Ctx); n != want || err != nil {
+		w.T.Errorf("the number is %d, %v; want %d", n, err, want)
 	}
 }
 
 func (w *world) adds(k *Counter, delta, want int64) {
-	w.t.Helper()
-	if n, err := k.Add(w.ctx, delta); n != want || err != nil {
-		w.t.Errorf("add %d: %d, %v; want %d", delta, n, err, want)
+	w.T.Helper()
+	if n, err := k.Add(w.Ctx, delta); n != want || err != nil {
+		w.T.Errorf("add %d: %d, %v; want %d", delta, n, err, want)
 	}
 }
 
 func TestCounter(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		one, two, op := NewCounter(w.keeper("one"), counterDir), NewCounter(w.keeper("two"), counterDir), w.dial("op")
+		one, two, op := NewCounter(w.Keep("one"), counterDir), NewCounter(w.Keep("two"), counterDir), w.Client("op")
 		w.counts(one, 0)
 		w.adds(one, 3, 3)
 		w.adds(two, -5, -2)
 		w.adds(one, 0, -2)
 		w.adds(one, 10, 8)
 		w.counts(two, 8)
-		if text := w.cat(op, counterDir+"/value"); text != "8" {
+		if text := w.Cat(op, counterDir+"/value"); text != "8" {
 			t.Errorf("the file holds %q", text)
 		}
-		w.put(op, counterDir+"/value", "100\n") // by hand
+		w.Put(op, counterDir+"/value", "100\n") // by hand
 		w.adds(two, 1, 101)
-		if _, _, err := one.Settle(w.ctx); !errors.Is(err, api.InvalidArgument) {
+		if _, _, err := one.Settle(w.Ctx); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("settle what had an answer: %v", err)
 		}
-		w.put(op, counterDir+"/value", "many")
-		for _, err := range []error{second(one.Get(w.ctx)), second(one.Add(w.ctx, 1))} {
+		w.Put(op, counterDir+"/value", "many")
+		for _, err := range []error{second(one.Get(w.Ctx)), second(one.Add(w.Ctx, 1))} {
 			if !errors.Is(err, api.Corrupt) {
 				t.Error(err)
 			}
 		}
-		w.put(op, counterDir+"/value", "9223372036854775806")
+		w.Put(op, counterDir+"/value", "9223372036854775806")
 		w.adds(one, 1, math.MaxInt64)
-		if _, err := one.Add(w.ctx, 1); !errors.Is(err, api.InvalidArgument) {
+		if _, err := one.Add(w.Ctx, 1); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("too much: %v", err)
 		}
-		w.put(op, counterDir+"/value", "5")
+		w.Put(op, counterDir+"/value", "5")
 		w.adds(one, 1, 6) // it looks again
-		w.ok(one.Close(w.ctx))
-		w.ok(one.Close(w.ctx))
-		w.ok(two.Close(w.ctx))
-		if _, err := one.Add(w.ctx, 1); !errors.Is(err, api.HandleClosed) {
+		w.OK(one.Close(w.Ctx))
+		w.OK(one.Close(w.Ctx))
+		w.OK(two.Close(w.Ctx))
+		if _, err := one.Add(w.Ctx, 1); !errors.Is(err, api.HandleClosed) {
 			t.Errorf("after Close: %v", err)
 		}
-		list, err := op.List(w.ctx, counterDir+"/adders")
-		if w.ok(err); len(list) > 0 {
+		list, err := op.List(w.Ctx, counterDir+"/adders")
+		if w.OK(err); len(list) > 0 {
 			t.Errorf("left behind: %v", list)
 		}
 	})
@@ -105,9 +88,9 @@ func second[T any](_ T, err error) error { return err }
 // A context that has ended before the call says so, and of no other call; Close goes on for a moment, as what gives something back does.
 func TestCounterEndedContext(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		k, op := NewCounter(w.keeper("one"), counterDir), w.dial("op")
+		k, op := NewCounter(w.Keep("one"), counterDir), w.Client("op")
 		w.adds(k, 1, 1)
-		ended, cancel := context.WithCancel(w.ctx)
+		ended, cancel := context.WithCancel(w.Ctx)
 		cancel()
 		for range 50 { // a select between the turn and the context takes either
 			if _, err := k.Add(ended, 1); !errors.Is(err, api.Cancelled) || errors.Is(err, api.Uncertain) || strings.Contains(err.Error(), "another call") {
@@ -115,9 +98,9 @@ func TestCounterEndedContext(t *testing.T) {
 			}
 		}
 		w.counts(k, 1)
-		w.ok(k.Close(ended))
-		list, err := op.List(w.ctx, counterDir+"/adders")
-		if w.ok(err); len(list) > 0 {
+		w.OK(k.Close(ended))
+		list, err := op.List(w.Ctx, counterDir+"/adders")
+		if w.OK(err); len(list) > 0 {
 			t.Errorf("left behind: %v", list)
 		}
 	})
@@ -126,15 +109,15 @@ func TestCounterEndedContext(t *testing.T) {
 // A fence that is not valid any more has nothing added.
 func TestCounterFence(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		k, c := NewCounter(w.keeper("one"), counterDir), w.dial("primary")
-		w.put(c, "/ls/local/primary", "")
-		l, err := c.Acquire(w.ctx, "/ls/local/primary")
-		w.ok(err)
-		if n, err := k.Add(w.ctx, 1, l.Sequencer()); n != 1 || err != nil {
+		k, c := NewCounter(w.Keep("one"), counterDir), w.Client("primary")
+		w.Put(c, "/ls/local/primary", "")
+		l, err := c.Acquire(w.Ctx, "/ls/local/primary")
+		w.OK(err)
+		if n, err := k.Add(w.Ctx, 1, l.Sequencer()); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
-		w.ok(l.Release(w.ctx))
-		if _, err := k.Add(w.ctx, 1, l.Sequencer()); !errors.Is(err, api.BadSequencer) || errors.Is(err, api.Uncertain) {
+		w.OK(l.Release(w.Ctx))
+		if _, err := k.Add(w.Ctx, 1, l.Sequencer()); !errors.Is(err, api.BadSequencer) || errors.Is(err, api.Uncertain) {
 			t.Errorf("after the release: %v", err)
 		}
 		w.counts(k, 1)
@@ -144,7 +127,7 @@ func TestCounterFence(t *testing.T) {
 
 // lossy is a host whose answers to transactions get lost while losing is set.
 func (w *world) lossy(host string, losing *atomic.Bool) *client.Keeper {
-	return w.keeper(host, func(cfg *client.Config) {
+	return w.Keep(host, func(cfg *client.Config) {
 		cfg.Dialer = w.Lossy(host, func(method string) bool { return losing.Load() && strings.HasSuffix(method, "/Txn") })
 	})
 }
@@ -155,57 +138,57 @@ func TestCounterLostAnswers(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		var losing atomic.Bool
 		keeper := w.lossy("one", &losing)
-		k, other := NewCounter(keeper, counterDir), NewCounter(w.keeper("two"), counterDir)
+		k, other := NewCounter(keeper, counterDir), NewCounter(w.Keep("two"), counterDir)
 		w.adds(k, 1, 1)
 		for n := int64(2); n < 5; n++ {
 			losing.Store(true)
 			added := make(chan error)
 			go func() {
-				is, err := k.Add(w.ctx, 1)
+				is, err := k.Add(w.Ctx, 1)
 				if is != 2*n-2 {
 					t.Errorf("its addition made %d, want %d", is, 2*n-2)
 				}
 				added <- err
 			}()
-			w.sleep(time.Second) // it was made, and goes on without an answer
+			pass(time.Second) // it was made, and goes on without an answer
 			w.counts(other, 2*n-2)
 			w.adds(other, 1, 2*n-1)
 			id := w.session(keeper)
 			w.Expire(id)
 			losing.Store(false)
-			w.ok(<-added)
+			w.OK(<-added)
 			w.counts(other, 2*n-1)
 		}
 		losing.Store(true)
-		brief, cancel := context.WithTimeout(w.ctx, time.Second)
+		brief, cancel := context.WithTimeout(w.Ctx, time.Second)
 		defer cancel()
 		if _, err := k.Add(brief, 1); !errors.Is(err, api.Uncertain) {
 			t.Errorf("without an answer: %v", err)
 		}
 		losing.Store(false)
-		if n, counted, err := k.Settle(w.ctx); n != 8 || !counted || err != nil {
+		if n, counted, err := k.Settle(w.Ctx); n != 8 || !counted || err != nil {
 			t.Errorf("settle: %d, %t, %v", n, counted, err)
 		}
 		w.adds(k, 1, 9)
 		w.Cut("one")
-		brief, cancel = context.WithTimeout(w.ctx, time.Second)
+		brief, cancel = context.WithTimeout(w.Ctx, time.Second)
 		defer cancel()
 		if _, err := k.Add(brief, 1); !errors.Is(err, api.Uncertain) {
 			t.Errorf("without a cell: %v", err)
 		}
 		w.Heal("one")
-		_, counted, err := k.Settle(w.ctx) // it may have been on its way
-		w.ok(err)
+		_, counted, err := k.Settle(w.Ctx) // it may have been on its way
+		w.OK(err)
 		want := int64(9)
 		if counted {
 			want++
 		}
-		w.settle()
+		w.Settle()
 		w.counts(other, want)
 		w.adds(k, 1, want+1)
-		w.ok(k.keeper.Close(w.ctx))
+		w.OK(k.keeper.Close(w.Ctx))
 		for range 2 {
-			if _, err := k.Add(w.ctx, 1); err == nil || errors.Is(err, api.Uncertain) {
+			if _, err := k.Add(w.Ctx, 1); err == nil || errors.Is(err, api.Uncertain) {
 				t.Errorf("without a session: %v", err)
 			}
 		}
@@ -216,34 +199,34 @@ func TestCounterLostAnswers(t *testing.T) {
 func TestCounterWithoutItsMark(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		var losing atomic.Bool
-		keeper, op := w.lossy("one", &losing), w.dial("op")
+		keeper, op := w.lossy("one", &losing), w.Client("op")
 		k := NewCounter(keeper, counterDir)
 		w.adds(k, 1, 1)
-		w.ok(op.RemoveAll(w.ctx, counterDir+"/adders"))
+		w.OK(op.RemoveAll(w.Ctx, counterDir+"/adders"))
 		w.adds(k, 1, 2) // nothing was under way
 		losing.Store(true)
-		brief, cancel := context.WithTimeout(w.ctx, time.Second)
+		brief, cancel := context.WithTimeout(w.Ctx, time.Second)
 		defer cancel()
 		if _, err := k.Add(brief, 1); !errors.Is(err, api.Uncertain) {
 			t.Error(err)
 		}
 		w.Expire(w.session(keeper))
 		losing.Store(false)
-		w.settle()
+		w.Settle()
 		// Others make Counters, the first of which finds the mark.
 		for range 3 {
-			one := NewCounter(w.keeper("other"), counterDir)
+			one := NewCounter(w.Keep("other"), counterDir)
 			w.adds(one, 0, 3)
-			w.ok(one.Close(w.ctx))
+			w.OK(one.Close(w.Ctx))
 		}
 		for range 2 {
-			if _, _, err := k.Settle(w.ctx); !errors.Is(err, api.Uncertain) {
+			if _, _, err := k.Settle(w.Ctx); !errors.Is(err, api.Uncertain) {
 				t.Errorf("settle: %v", err)
 			}
 		}
 		w.adds(k, 1, 4)
-		list, err := op.List(w.ctx, counterDir+"/adders")
-		if w.ok(err); len(list) != 1 {
+		list, err := op.List(w.Ctx, counterDir+"/adders")
+		if w.OK(err); len(list) != 1 {
 			t.Errorf("marks: %v", list)
 		}
 	})
@@ -254,11 +237,11 @@ func TestCounterStorm(t *testing.T) {
 	t.Parallel()
 	const counters, additions = 4, 60
 	inWorld(t, func(w *world) {
-		w.mkdir(w.dial("op"), "/ls/local/svc")
+		w.Mkdir(w.Client("op"), "/ls/local/svc")
 		var mu sync.Mutex // guards what follows
 		var total int64
 		given, settled := 0, 0
-		busy, stop := context.WithCancel(w.ctx)
+		busy, stop := context.WithCancel(w.Ctx)
 		var all, troubles sync.WaitGroup
 		for i := range counters {
 			host := string(rune('a' + i))
@@ -269,7 +252,7 @@ func TestCounterStorm(t *testing.T) {
 			all.Go(func() {
 				for range additions {
 					delta := int64(r.IntN(20) - 5)
-					ctx, cancel := context.WithTimeout(w.ctx, time.Duration(r.IntN(1+r.IntN(2000)))*time.Millisecond)
+					ctx, cancel := context.WithTimeout(w.Ctx, time.Duration(r.IntN(1+r.IntN(2000)))*time.Millisecond)
 					_, err := k.Add(ctx, delta)
 					cancel()
 					mu.Lock()
@@ -279,7 +262,7 @@ func TestCounterStorm(t *testing.T) {
 					case errors.Is(err, api.Uncertain):
 						given++
 						mu.Unlock()
-						_, counted, err := k.Settle(w.ctx)
+						_, counted, err := k.Settle(w.Ctx)
 						mu.Lock()
 						if err != nil {
 							t.Errorf("settle: %v", err)
@@ -290,7 +273,7 @@ func TestCounterStorm(t *testing.T) {
 						}
 					}
 					mu.Unlock()
-					w.sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+					pass(time.Duration(r.IntN(300)) * time.Millisecond)
 				}
 			})
 			troubles.Go(func() {
@@ -299,29 +282,29 @@ func TestCounterStorm(t *testing.T) {
 					switch r.IntN(4) {
 					case 0:
 						losing.Store(true)
-						w.sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+						pass(time.Duration(r.IntN(3000)) * time.Millisecond)
 						losing.Store(false)
 					case 1:
 						w.Cut(host)
-						w.sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+						pass(time.Duration(r.IntN(3000)) * time.Millisecond)
 						w.Heal(host)
 					case 2:
 						w.Expire(w.session(keeper))
 					}
-					w.sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+					pass(time.Duration(r.IntN(3000)) * time.Millisecond)
 				}
 			})
 		}
 		troubles.Go(func() {
 			for busy.Err() == nil {
-				w.sleep(5 * time.Second)
-				w.failOver()
+				pass(5 * time.Second)
+				w.Succeed()
 			}
 		})
 		all.Wait()
 		stop()
 		troubles.Wait()
-		w.counts(NewCounter(w.keeper("reader"), counterDir), total)
+		w.counts(NewCounter(w.Keep("reader"), counterDir), total)
 		t.Logf("%d in the end; %d additions were given up, of which %d were counted", total, given, settled)
 		if settled == 0 || settled == given {
 			t.Error("want some of both kinds")

@@ -5,5 +5,7 @@
 //   - Queue: items of work, each of which one worker at a time has until it is done.
 //   - Healthy: something is announced while a check of the program passes.
 //   - Barrier: it holds up those who come to it, until it is lifted.
+//   - DoubleBarrier: processes begin together and end together, round after round.
+//   - Locked: a function under a lock, which may call others that take it.
 //   - Counter: a number to which each addition is made once.
 package recipes

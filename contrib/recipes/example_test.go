@@ -155,3 +155,50 @@ func ExampleHealthy() {
 	// servers: 0
 	// servers: 1
 }
+
+// Eight processes compute in steps: none begins a step before all have ended the one before.
+func ExampleDoubleBarrier() {
+	ctx, c, done := newSession()
+	defer done()
+	b := recipes.NewDoubleBarrier(c, "/ls/local/simulation", 1) // in a program more
+	for range 2 {
+		p, err := b.Enter(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("computing step", p.Round(), context.Cause(p.Context()))
+		if err := p.Leave(ctx); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	// Output:
+	// computing step 1 <nil>
+	// computing step 2 <nil>
+}
+
+// A function that needs a lock may be called by one that has it.
+func ExampleLocked() {
+	ctx, c, done := newSession()
+	defer done()
+	const path = "/ls/local/accounts"
+	add := func(ctx context.Context, account string) error {
+		return recipes.Locked(ctx, c, path, recipes.LockedOptions{}, func(context.Context) error {
+			fmt.Println("add", account)
+			return nil
+		})
+	}
+	err := recipes.Locked(ctx, c, path, recipes.LockedOptions{}, func(ctx context.Context) error {
+		if err := add(ctx, "ann"); err != nil { // ctx has the lock
+			return err
+		}
+		return add(ctx, "zoe")
+	})
+	fmt.Println(err, add(ctx, "bob"))
+	// Output:
+	// add ann
+	// add zoe
+	// add bob
+	// <nil> <nil>
+}

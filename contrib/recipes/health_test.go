@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 )
@@ -73,40 +75,24 @@ func (m *member) change(ctx context.Context, value string) error {
 	return m.Update(ctx, func(p *recipe.Presence) error { return p.Update(ctx, []byte(value)) })
 }
 
-// roll is a WatchMembers in the background.
-type roll struct {
-	mu   sync.Mutex // guards sets
-	sets []string
-}
-
-func (w *world) watchMembers(host string) *roll {
-	w.t.Helper()
-	r, c := &roll{}, w.dial(host)
-	ctx, cancel := context.WithCancel(w.ctx)
-	var running sync.WaitGroup
-	w.t.Cleanup(func() { cancel(); running.Wait() })
-	running.Go(func() {
-		for list, err := range recipe.WatchMembers(ctx, c, up) {
-			if err != nil {
-				if ctx.Err() == nil {
-					w.t.Errorf("watch: %v", err)
-				}
-				return
-			}
-			r.mu.Lock()
-			r.sets = append(r.sets, names(list))
-			r.mu.Unlock()
-		}
-	})
-	return r
-}
-
 func names(list []recipe.Member) string {
 	var words []string
 	for _, m := range list {
 		words = append(words, fmt.Sprintf("%s=%s", m.Name, m.Value))
 	}
 	return strings.Join(words, " ")
+}
+
+// expect returns a function that checks who is announced.
+func (w *world) expect(reader *client.Client) func(what, want string) {
+	return func(what, want string) {
+		w.T.Helper()
+		list, err := recipe.Members(w.Ctx, reader, up)
+		w.OK(err)
+		if got := names(list); got != want {
+			w.T.Errorf("%s: %q; want %q", what, got, want)
+		}
+	}
 }
 
 // errSick is why a patient is not healthy.
@@ -117,19 +103,15 @@ func errSick() error { return api.Errorf(api.Unavailable, "sick") }
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		reader := w.dial("reader")
-		expect := func(what, want string) {
-			t.Helper()
-			list, err := recipe.Members(w.ctx, reader, up)
-			w.ok(err)
-			if got := names(list); got != want {
-				t.Errorf("%s: %q; want %q", what, got, want)
-			}
-		}
+		reader := w.Client("reader")
+		expect := w.expect(reader)
 		sick := &patient{}
-		p, err := announce(w.ctx, w.dial("a"), "a", "1", Check{sick.check, time.Second, 3})
-		w.ok(err)
-		seen := w.watchMembers("watcher")
+		p, err := announce(w.Ctx, w.Client("a"), "a", "1", Check{sick.check, time.Second, 3})
+		w.OK(err)
+		watcher := w.Client("watcher")
+		seen := recipetest.Listen(w.World, func(ctx context.Context) iter.Seq2[[]recipe.Member, error] {
+			return recipe.WatchMembers(ctx, watcher, up)
+		})
 		pass(1500 * time.Millisecond)
 		sick.becomes(errSick(), nil)
 		pass(2 * time.Second) // it has failed twice
@@ -144,9 +126,9 @@ func TestHealthy(t *testing.T) {
 		if err := p.Failing(); !errors.Is(err, api.Unavailable) || p.Err() != nil {
 			t.Errorf("health %v, announcement %v", err, p.Err())
 		}
-		w.failOver()
-		ctx, cancel := w.brief(time.Second)
-		w.ok(p.change(ctx, "2"))
+		w.Succeed()
+		ctx, cancel := w.Brief(time.Second)
+		w.OK(p.change(ctx, "2"))
 		cancel()
 		pass(10 * time.Second)
 		expect("withdrawn for long", "")
@@ -156,15 +138,15 @@ func TestHealthy(t *testing.T) {
 		if p.Failing() != nil {
 			t.Error(p.Failing())
 		}
-		w.ok(p.change(w.ctx, "3"))
+		w.OK(p.change(w.Ctx, "3"))
 		expect("changed while it is shown", "a=3")
-		w.rm(reader, up+"/a")
+		w.Rm(reader, up+"/a")
 		pass(time.Second)
 		expect("somebody has deleted it", "a=3")
 		sick.becomes(errSick(), nil)
 		pass(5 * time.Second)
 		expect("it fails again", "")
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		sick.becomes(nil, nil)
 		pass(5 * time.Second)
 		expect("withdrawn for good", "")
@@ -173,11 +155,9 @@ func TestHealthy(t *testing.T) {
 		if sick.times() != before {
 			t.Error("it is still checked")
 		}
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
 		var changes []string
-		for i, set := range seen.sets {
-			if i == 0 || set != seen.sets[i-1] {
+		for _, list := range seen.Heard() {
+			if set := names(list); len(changes) == 0 || set != changes[len(changes)-1] {
 				changes = append(changes, set)
 			}
 		}
@@ -191,17 +171,10 @@ func TestHealthy(t *testing.T) {
 func TestHealthyHangs(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		reader, hang, sick := w.dial("reader"), make(chan struct{}), &patient{}
-		expect := func(what, want string) {
-			t.Helper()
-			list, err := recipe.Members(w.ctx, reader, up)
-			w.ok(err)
-			if got := names(list); got != want {
-				t.Errorf("%s: %q; want %q", what, got, want)
-			}
-		}
-		p, err := announce(w.ctx, w.dial("a"), "a", "", Check{sick.check, time.Second, 3})
-		w.ok(err)
+		reader, hang, sick := w.Client("reader"), make(chan struct{}), &patient{}
+		expect := w.expect(reader)
+		p, err := announce(w.Ctx, w.Client("a"), "a", "", Check{sick.check, time.Second, 3})
+		w.OK(err)
 		sick.becomes(nil, hang)
 		pass(3500 * time.Millisecond)
 		expect("it hangs for two periods", "a=")
@@ -217,14 +190,14 @@ func TestHealthyHangs(t *testing.T) {
 		hang = make(chan struct{})
 		sick.becomes(nil, hang)
 		pass(1500 * time.Millisecond)
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
 		if err := p.Withdraw(ctx); api.CodeOf(err) != api.DeadlineExceeded {
 			t.Errorf("withdrawn while it is checked: %v", err)
 		}
 		expect("withdrawn", "")
 		close(hang)
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 	})
 }
 
@@ -233,12 +206,12 @@ func TestHealthyHangs(t *testing.T) {
 func TestHealthyLater(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		a, b := w.dial("a"), w.dial("b")
+		a, b := w.Client("a"), w.Client("b")
 		announceSick := func() (*patient, *member) {
 			sick := &patient{err: errSick()}
-			p, err := announce(w.ctx, a, "a", "", Check{sick.check, time.Second, 3})
-			w.ok(err)
-			if list, err := recipe.Members(w.ctx, b, up); err == nil && len(list) > 0 || p.Failing() == nil {
+			p, err := announce(w.Ctx, a, "a", "", Check{sick.check, time.Second, 3})
+			w.OK(err)
+			if list, err := recipe.Members(w.Ctx, b, up); err == nil && len(list) > 0 || p.Failing() == nil {
 				t.Errorf("announced: %v, health %v", names(list), p.Failing())
 			}
 			return sick, p
@@ -246,33 +219,33 @@ func TestHealthyLater(t *testing.T) {
 		sick, p := announceSick()
 		sick.becomes(nil, nil)
 		pass(2 * time.Second)
-		if list, err := recipe.Members(w.ctx, b, up); err != nil || names(list) != "a=" {
+		if list, err := recipe.Members(w.Ctx, b, up); err != nil || names(list) != "a=" {
 			t.Errorf("announced: %v, %v", names(list), err)
 		}
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		sick, p = announceSick()
-		other, err := recipe.Announce(w.ctx, b, up, "a", nil)
-		w.ok(err)
+		other, err := recipe.Announce(w.Ctx, b, up, "a", nil)
+		w.OK(err)
 		sick.becomes(nil, nil)
-		w.over(p)
+		w.Ends(p)
 		if err := p.Err(); !errors.Is(err, api.Exists) {
 			t.Errorf("another has the name: %v", err)
 		}
-		w.ok(other.Withdraw(w.ctx))
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(other.Withdraw(w.Ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		_, p = announceSick()
 		w.Expire(a.Session())
-		w.over(p)
+		w.Ends(p)
 		if err := p.Err(); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("the session is over: %v", err)
 		}
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		for _, check := range []Check{{nil, time.Second, 1}, {sick.check, 0, 1}, {sick.check, time.Second, 0}} {
-			if _, err := announce(w.ctx, b, "b", "", check); !errors.Is(err, api.InvalidArgument) {
+			if _, err := announce(w.Ctx, b, "b", "", check); !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("arguments that make no sense: %v", err)
 			}
 		}
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
 		_, err = announce(ctx, b, "b", "", Check{func(ctx context.Context) error { <-ctx.Done(); return nil }, time.Minute, 1})
 		if !errors.Is(err, api.DeadlineExceeded) {
@@ -286,35 +259,28 @@ func TestHealthyLater(t *testing.T) {
 func TestHealthyWhoseFileIsHeld(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		reader, sick := w.dial("reader"), &patient{}
-		expect := func(what, want string) {
-			t.Helper()
-			list, err := recipe.Members(w.ctx, reader, up)
-			w.ok(err)
-			if got := names(list); got != want {
-				t.Errorf("%s: %q; want %q", what, got, want)
-			}
-		}
-		p, err := announce(w.ctx, w.dial("a"), "a", "1", Check{sick.check, time.Second, 1})
-		w.ok(err)
-		h, err := reader.Open(w.ctx, up+"/a", client.OpenOptions{Write: true})
-		w.ok(err)
-		_, err = h.Acquire(w.ctx, api.Exclusive)
-		w.ok(err)
+		reader, sick := w.Client("reader"), &patient{}
+		expect := w.expect(reader)
+		p, err := announce(w.Ctx, w.Client("a"), "a", "1", Check{sick.check, time.Second, 1})
+		w.OK(err)
+		h, err := reader.Open(w.Ctx, up+"/a", client.OpenOptions{Write: true})
+		w.OK(err)
+		_, err = h.Acquire(w.Ctx, api.Exclusive)
+		w.OK(err)
 		sick.becomes(errSick(), nil)
 		pass(5 * time.Second)
 		sick.becomes(nil, nil)
 		pass(5 * time.Second)
-		w.ok(p.Err())
+		w.OK(p.Err())
 		sick.becomes(errSick(), nil)
 		pass(2 * time.Second)
-		w.ok(h.Close(w.ctx))
+		w.OK(h.Close(w.Ctx))
 		pass(2 * time.Second)
 		expect("it fails", "")
 		sick.becomes(nil, nil)
 		pass(2 * time.Second)
 		expect("it passes", "a=1")
-		w.ok(p.Withdraw(w.ctx))
+		w.OK(p.Withdraw(w.Ctx))
 		expect("withdrawn", "")
 	})
 }
@@ -323,13 +289,37 @@ func TestHealthyWhoseFileIsHeld(t *testing.T) {
 func TestHealthyFirst(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		other, err := recipe.Announce(w.ctx, w.dial("b"), up, "a", nil)
-		w.ok(err)
-		ctx, cancel := w.brief(time.Second)
+		other, err := recipe.Announce(w.Ctx, w.Client("b"), up, "a", nil)
+		w.OK(err)
+		ctx, cancel := w.Brief(time.Second)
 		defer cancel()
-		p, err := announce(ctx, w.dial("a"), "a", "", Check{(&patient{err: errSick()}).check, time.Second, 3})
-		w.ok(err)
-		w.ok(p.Withdraw(w.ctx))
-		w.ok(other.Withdraw(w.ctx))
+		p, err := announce(ctx, w.Client("a"), "a", "", Check{(&patient{err: errSick()}).check, time.Second, 3})
+		w.OK(err)
+		w.OK(p.Withdraw(w.Ctx))
+		w.OK(other.Withdraw(w.Ctx))
+	})
+}
+
+// The session ends while the machine is paused, and a check fails when it wakes up. The announcement still ends with
+// SessionExpired: programs that renew sessions go by that code.
+func TestHealthyAfterAPause(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		for range 5 {
+			sick, hang := &patient{}, make(chan struct{})
+			p, err := announce(w.Ctx, w.Client("a"), "a", "", Check{sick.check, 5 * time.Minute, 1})
+			w.OK(err)
+			sick.becomes(errSick(), hang)
+			pass(5*time.Minute + time.Second)
+			w.Pause("a")
+			pass(2 * time.Minute)
+			w.Resume("a")
+			close(hang)
+			w.Ends(p)
+			if err := p.Err(); !errors.Is(err, api.SessionExpired) {
+				t.Errorf("the session is over: %v", err)
+			}
+			w.OK(p.Withdraw(w.Ctx))
+		}
 	})
 }

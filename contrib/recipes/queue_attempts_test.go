@@ -17,9 +17,9 @@ import (
 
 // dead returns the dead letters, as "id: attempts, reason".
 func (w *world) dead(q *Queue) (list []string) {
-	w.t.Helper()
-	all, err := q.DeadLetters(w.ctx)
-	w.ok(err)
+	w.T.Helper()
+	all, err := q.DeadLetters(w.Ctx)
+	w.OK(err)
 	for _, one := range all {
 		list = append(list, fmt.Sprintf("%s: %d, %s", one.ID, one.Attempts, one.Reason))
 	}
@@ -28,12 +28,12 @@ func (w *world) dead(q *Queue) (list []string) {
 
 // none checks that there is nothing to take.
 func (w *world) none(q *Queue) {
-	w.t.Helper()
+	w.T.Helper()
 	if got := w.takeAll(q); len(got) != 0 {
-		w.t.Errorf("there is %v to take", got)
+		w.T.Errorf("there is %v to take", got)
 	}
-	if n, err := q.Len(w.ctx); n != 0 || err != nil {
-		w.t.Errorf("%d items, %v", n, err)
+	if n, err := q.Len(w.Ctx); n != 0 || err != nil {
+		w.T.Errorf("%d items, %v", n, err)
 	}
 }
 
@@ -42,31 +42,31 @@ func (w *world) none(q *Queue) {
 func TestQueueDeadLetters(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		o := QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: 3}
 		a, b := NewQueue(one, queueDir, o), NewQueue(two, queueDir, o)
-		if err := a.Retry(w.ctx, "p0.X"); !errors.Is(err, api.NotFound) {
+		if err := a.Retry(w.Ctx, "p0.X"); !errors.Is(err, api.NotFound) {
 			t.Errorf("of a queue that there is not: %v", err)
 		}
-		bad, err := a.Put(w.ctx, []byte("bad"), Priority(1))
-		w.ok(err)
+		bad, err := a.Put(w.Ctx, []byte("bad"), Priority(1))
+		w.OK(err)
 		exhaust := func() {
 			t.Helper()
 			for n := 1; n <= 3; n++ {
-				item, err := []*Queue{a, b}[n%2].Take(w.ctx)
-				w.ok(err)
+				item, err := []*Queue{a, b}[n%2].Take(w.Ctx)
+				w.OK(err)
 				if item.ID() != bad || item.Attempt() != n || item.IsLastAttempt() != (n == 3) || string(item.Data) != "bad" {
 					t.Errorf("%s is at try %d, want %d", item.ID(), item.Attempt(), n)
 				}
-				if err := a.Retry(w.ctx, bad); !errors.Is(err, api.NotFound) {
+				if err := a.Retry(w.Ctx, bad); !errors.Is(err, api.NotFound) {
 					t.Errorf("what is worked on was retried: %v", err)
 				}
-				w.ok(item.Fail(w.ctx, fmt.Sprint("reason ", n), 0))
+				w.OK(item.Fail(w.Ctx, fmt.Sprint("reason ", n), 0))
 			}
 		}
 		exhaust()
 		w.none(a)
-		w.failOver()
+		w.Succeed()
 		w.none(b)
 		want := []string{bad + ": 3, reason 3"}
 		if got := w.dead(b); !slices.Equal(got, want) {
@@ -74,7 +74,7 @@ func TestQueueDeadLetters(t *testing.T) {
 		}
 		got := make(chan *Item)
 		go func() {
-			item, err := b.Take(w.ctx)
+			item, err := b.Take(w.Ctx)
 			if err != nil {
 				t.Error(err)
 			}
@@ -82,29 +82,29 @@ func TestQueueDeadLetters(t *testing.T) {
 		}()
 		pass(time.Second)
 		began := time.Now()
-		w.ok(a.Retry(w.ctx, bad))
+		w.OK(a.Retry(w.Ctx, bad))
 		item := <-got
 		if took := time.Since(began); took > time.Second || item.Attempt() != 1 {
 			t.Errorf("what was retried came after %v, at try %d", took, item.Attempt())
 		}
-		if err := a.Discard(w.ctx, bad); !errors.Is(err, api.NotFound) {
+		if err := a.Discard(w.Ctx, bad); !errors.Is(err, api.NotFound) {
 			t.Errorf("what is worked on was discarded: %v", err)
 		}
-		w.ok(item.Abandon(w.ctx))
-		item, err = a.Take(w.ctx)
-		w.ok(err)
-		w.ok(item.Fail(w.ctx, "", 0))
-		item, err = a.Take(w.ctx)
-		w.ok(err)
-		w.ok(item.Fail(w.ctx, "", 0))
-		w.ok(b.Discard(w.ctx, bad))
-		if err := b.Discard(w.ctx, bad); !errors.Is(err, api.NotFound) {
+		w.OK(item.Abandon(w.Ctx))
+		item, err = a.Take(w.Ctx)
+		w.OK(err)
+		w.OK(item.Fail(w.Ctx, "", 0))
+		item, err = a.Take(w.Ctx)
+		w.OK(err)
+		w.OK(item.Fail(w.Ctx, "", 0))
+		w.OK(b.Discard(w.Ctx, bad))
+		if err := b.Discard(w.Ctx, bad); !errors.Is(err, api.NotFound) {
 			t.Errorf("discarded again: %v", err)
 		}
 		w.none(a)
-		if left := w.read(one, queueDir); true {
-			list, err := left.ReadDir(w.ctx)
-			w.ok(err)
+		if left := w.Read(one, queueDir); true {
+			list, err := left.ReadDir(w.Ctx)
+			w.OK(err)
 			if len(list) != 1 {
 				t.Errorf("there is more left than the turnstile: %v", list)
 			}
@@ -117,20 +117,20 @@ func TestQueueCountsWorkersThatDie(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		o := QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: 3}
-		last := NewQueue(w.dial("last"), queueDir, o)
-		id, err := last.Put(w.ctx, nil)
-		w.ok(err)
+		last := NewQueue(w.Client("last"), queueDir, o)
+		id, err := last.Put(w.Ctx, nil)
+		w.OK(err)
 		for n := 1; n <= 3; n++ {
-			c := w.dial(fmt.Sprint("h", n))
-			item, err := NewQueue(c, queueDir, o).Take(w.ctx)
-			w.ok(err)
+			c := w.Client(fmt.Sprint("h", n))
+			item, err := NewQueue(c, queueDir, o).Take(w.Ctx)
+			w.OK(err)
 			if item.Attempt() != n {
 				t.Errorf("try %d, want %d", item.Attempt(), n)
 			}
 			w.Expire(c.Session())
 			pass(time.Second)
 		}
-		ctx, cancel := w.brief(time.Minute)
+		ctx, cancel := w.Brief(time.Minute)
 		defer cancel()
 		if item, err := last.Take(ctx); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("a fourth try: %v, %v", item, err)
@@ -141,41 +141,16 @@ func TestQueueCountsWorkersThatDie(t *testing.T) {
 	})
 }
 
-// Who has lost an item cannot give it back: another's try goes on, and its count stands.
-func TestQueueFailIsRefused(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		one, two := w.dial("h1"), w.dial("h2")
-		o := QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 2}
-		a, b := NewQueue(one, queueDir, o), NewQueue(two, queueDir, o)
-		_, err := a.Put(w.ctx, nil)
-		w.ok(err)
-		item, err := a.Take(w.ctx)
-		w.ok(err)
-		w.ok(two.BreakLock(w.ctx, item.Path(), "a test", true))
-		next, err := b.Take(w.ctx)
-		w.ok(err)
-		if err := item.Fail(w.ctx, "too late", 0); !errors.Is(err, api.LockLost) {
-			t.Errorf("Fail of who lost it: %v", err)
-		}
-		list, err := b.List(w.ctx)
-		if err != nil || len(list) != 1 || list[0].Attempts != 2 || list[0].Reason != "" || len(list[0].Holders) != 1 {
-			t.Errorf("%+v, %v", list, err)
-		}
-		w.ok(next.Done(w.ctx))
-	})
-}
-
 // A mark says which contents are a dead letter's. One that is missing is made up for, also where nobody looks for
 // items; and one of other contents is not believed, and removed.
 func TestQueueMarks(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
+		c := w.Client("h1")
 		q := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 1})
 		marks := func() (names []string) {
-			list, err := w.read(c, queueDir).ReadDir(w.ctx)
-			w.ok(err)
+			list, err := w.Read(c, queueDir).ReadDir(w.Ctx)
+			w.OK(err)
 			for _, one := range list {
 				if strings.HasPrefix(one.Path.Base(), deadPrefix) {
 					names = append(names, one.Path.String())
@@ -183,43 +158,43 @@ func TestQueueMarks(t *testing.T) {
 			}
 			return names
 		}
-		id, err := q.Put(w.ctx, []byte("x"))
-		w.ok(err)
-		item, err := q.Take(w.ctx)
-		w.ok(err)
-		w.ok(item.Fail(w.ctx, "bad", 0))
+		id, err := q.Put(w.Ctx, []byte("x"))
+		w.OK(err)
+		item, err := q.Take(w.Ctx)
+		w.OK(err)
+		w.OK(item.Fail(w.Ctx, "bad", 0))
 		first := marks()
 		if len(first) != 1 {
 			t.Fatalf("marks %v", first)
 		}
-		w.rm(c, first[0]) // as if its worker had died in the moment
+		w.Rm(c, first[0]) // as if its worker had died in the moment
 		if got := w.dead(q); len(got) != 1 {
 			t.Errorf("without its mark: %v", got)
 		}
-		if list, err := q.List(w.ctx); len(list) != 0 || err != nil {
+		if list, err := q.List(w.Ctx); len(list) != 0 || err != nil {
 			t.Errorf("it is an item: %v, %v", list, err)
 		}
 		w.idle(q)
 		if got := marks(); !slices.Equal(got, first) {
 			t.Errorf("marks %v, want %v", got, first)
 		}
-		w.ok(q.Retry(w.ctx, id))
-		w.put(c, first[0], "") // as if the mark had come late
-		w.put(c, queueDir+"/dead-1.p0.GONE", "")
-		item, err = q.Take(w.ctx)
-		w.ok(err)
+		w.OK(q.Retry(w.Ctx, id))
+		w.Put(c, first[0], "") // as if the mark had come late
+		w.Put(c, queueDir+"/dead-1.p0.GONE", "")
+		item, err = q.Take(w.Ctx)
+		w.OK(err)
 		if item.Attempt() != 1 || len(marks()) != 0 {
 			t.Errorf("try %d; marks %v", item.Attempt(), marks())
 		}
-		w.ok(item.Done(w.ctx))
+		w.OK(item.Done(w.Ctx))
 	})
 }
 
 // idle looks for an item, and finds none.
 func (w *world) idle(q *Queue) {
-	w.t.Helper()
+	w.T.Helper()
 	if got := w.takeAll(q); len(got) != 0 {
-		w.t.Errorf("there is %v to take", got)
+		w.T.Errorf("there is %v to take", got)
 	}
 }
 
@@ -227,28 +202,28 @@ func (w *world) idle(q *Queue) {
 func TestQueueOfDeadLettersIsFull(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
-		w.mkdir(c, queueDir)
+		c := w.Client("h1")
+		w.Mkdir(c, queueDir)
 		dead := string(itemRecord{Attempts: 1, Dead: true}.with(nil))
 		for i := range MaxDeadLetters {
 			id := fmt.Sprintf("p0.%d", i)
-			h, err := c.Open(w.ctx, queueDir+"/"+taskPrefix+id, client.OpenOptions{Write: true, Read: true, Create: client.NewFile, Contents: []byte(dead)})
-			w.ok(err)
-			stat, err := h.Stat(w.ctx)
-			w.ok(err)
-			w.ok(h.Close(w.ctx))
-			markDead(w.ctx, c, queueDir, id, stat.Content)
+			h, err := c.Open(w.Ctx, queueDir+"/"+taskPrefix+id, client.OpenOptions{Write: true, Read: true, Create: client.NewFile, Contents: []byte(dead)})
+			w.OK(err)
+			stat, err := h.Stat(w.Ctx)
+			w.OK(err)
+			w.OK(h.Close(w.Ctx))
+			markDead(w.Ctx, c, queueDir, id, stat.Content)
 		}
-		_, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Put(w.ctx, nil)
-		w.ok(err)
-		ctx, cancel := w.brief(time.Minute)
+		_, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Put(w.Ctx, nil)
+		w.OK(err)
+		ctx, cancel := w.Brief(time.Minute)
 		defer cancel()
 		if _, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 1}).Take(ctx); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("with %d dead letters: %v", MaxDeadLetters, err)
 		}
-		w.ok(NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Discard(w.ctx, "p0.7"))
+		w.OK(NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Discard(w.Ctx, "p0.7"))
 		item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 1}).Take(ctx)
-		w.ok(err)
-		w.ok(item.Done(w.ctx))
+		w.OK(err)
+		w.OK(item.Done(w.Ctx))
 	})
 }

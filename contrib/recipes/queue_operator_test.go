@@ -3,124 +3,73 @@
 package recipes
 
 import (
+	"context"
 	"errors"
-	"path"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 )
-
-// deaf is a client that does not hear that it has a lock, until it is told to listen.
-type deaf struct {
-	*client.Client
-	listens *atomic.Bool
-}
-
-// deaf opens a session that does not hear answers to one method, or to both that ask for locks.
-func (w *world) deaf(host string, methods ...string) deaf {
-	w.t.Helper()
-	d := deaf{listens: &atomic.Bool{}}
-	cfg := w.config(host)
-	cfg.Dialer = w.Lossy(host, func(method string) bool {
-		return !d.listens.Load() && slices.Contains(methods, path.Base(method))
-	})
-	var err error
-	d.Client, err = client.New(w.ctx, cfg)
-	w.ok(err)
-	w.t.Cleanup(func() { end(d.Client) })
-	return d
-}
-
-// robbed waits until the client has that lock, of which it has not heard, takes it away, and lets it hear.
-func (w *world) robbed(operator *client.Client, d deaf, lock string, now bool) {
-	w.t.Helper()
-	for range 1000 {
-		locks, err := operator.Cell().Locks(w.ctx, "")
-		w.ok(err)
-		at := slices.IndexFunc(locks, func(l client.LockInfo) bool { return holds(l, d.Session()) && strings.HasPrefix(l.Path, lock) })
-		if at >= 0 {
-			w.ok(operator.BreakLock(w.ctx, locks[at].Path, "a test", now))
-			pass(time.Second)
-			d.listens.Store(true)
-			return
-		}
-		pass(10 * time.Millisecond)
-	}
-	w.t.Fatalf("it does not have the lock of %s", lock)
-}
 
 // A lock that an operator takes away in the moment in which it is granted is waited for again: a worker that wants an item, or its turn, gets
 // it.
 func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 	t.Parallel()
-	for lock, method := range map[string]string{queueDir + "/" + turnstileName: "Acquire", queueDir + "/" + taskPrefix: "TryAcquire"} {
-		for _, now := range []bool{false, true} {
-			inSmallWorld(t, func(w *world) {
-				operator, d := w.dial("operator"), w.deaf("deaf", method)
-				_, err := NewQueue(operator, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Put(w.ctx, nil)
-				w.ok(err)
-				done := make(chan error, 1)
-				go func() {
-					ctx, cancel := w.brief(time.Minute)
-					defer cancel()
-					item, err := NewQueue(d.Client, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Take(ctx)
-					if err == nil {
-						err = item.Done(ctx)
-					}
-					done <- err
-				}()
-				w.robbed(operator, d, lock, now)
-				if err := <-done; err != nil {
-					t.Errorf("%s, now %v: %v", lock, now, err)
-				}
-				w.lives(d.Client)
-			})
+	put := func(w *recipetest.World, operator *client.Client) {
+		_, err := NewQueue(operator, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Put(w.Ctx, nil)
+		w.OK(err)
+	}
+	take := func(ctx context.Context, c *client.Client) error {
+		item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Take(ctx)
+		if err != nil {
+			return err
 		}
+		return item.Done(ctx)
 	}
-}
-
-// holds reports whether a session holds a lock.
-func holds(l client.LockInfo, session api.SessionID) bool {
-	return slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == session })
-}
-
-// lives fails the test if a session is over some leases later: the cell extends none whose owner keeps a
-// lock that was taken away.
-func (w *world) lives(c *client.Client) {
-	w.t.Helper()
-	pass(2 * time.Minute)
-	if err := c.Err(); err != nil {
-		w.t.Errorf("the session is over: %v", err)
-	}
+	recipetest.IsRobbed(t, queueDir+"/"+turnstileName, "Acquire", put, take)
+	recipetest.IsRobbed(t, queueDir+"/"+taskPrefix, "TryAcquire", put, take)
 }
 
 // One whose turn is taken away by an operator keeps its session, and goes on waiting.
 func TestTurnIsBroken(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		one, operator := w.dial("h1"), w.dial("operator")
+		one, operator := w.Client("h1"), w.Client("operator")
 		q := NewQueue(one, queueDir, QueueOptions{})
 		took := make(chan error, 1)
 		go func() {
-			item, err := q.Take(w.ctx)
+			item, err := q.Take(w.Ctx)
 			if err == nil {
-				err = item.Done(w.ctx)
+				err = item.Done(w.Ctx)
 			}
 			took <- err
 		}()
 		pass(5 * time.Second)
-		w.ok(operator.BreakLock(w.ctx, queueDir+"/"+turnstileName, "a test", false))
-		w.lives(one)
-		if _, err := NewQueue(operator, queueDir, QueueOptions{}).Put(w.ctx, nil); err != nil {
+		w.OK(operator.BreakLock(w.Ctx, queueDir+"/"+turnstileName, "a test", false))
+		w.Lives(one)
+		if _, err := NewQueue(operator, queueDir, QueueOptions{}).Put(w.Ctx, nil); err != nil {
 			t.Error(err)
 		}
-		w.ok(<-took)
+		w.OK(<-took)
+	})
+}
+
+// A pass says where it is, and reads the clock.
+func TestPassReadsTheClock(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		p, err := NewDoubleBarrier(w.Client("h1"), partyDir, 1).Enter(w.Ctx)
+		w.OK(err)
+		if p.Path() != partyDir+"/"+p.name || p.Err() != nil || p.Done() != p.Context().Done() {
+			t.Errorf("%s: %v", p.Path(), p.Err())
+		}
+		w.Jump("h1", api.DefaultLease+api.DefaultGrace)
+		if p.Err() == nil {
+			t.Error("it does not know that it may be taken for dead")
+		}
 	})
 }
 
@@ -128,20 +77,70 @@ func TestTurnIsBroken(t *testing.T) {
 func TestItemSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
+		c := w.Client("h1")
 		q := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay})
-		id, err := q.Put(w.ctx, nil)
-		w.ok(err)
-		item, err := q.Take(w.ctx)
-		w.ok(err)
+		id, err := q.Put(w.Ctx, nil)
+		w.OK(err)
+		item, err := q.Take(w.Ctx)
+		w.OK(err)
 		if item.Path() != queueDir+"/task-"+id || item.Err() != nil || item.Context().Err() != nil {
 			t.Errorf("%s: %v, %v", item.Path(), item.Err(), item.Context().Err())
 		}
 		w.Expire(c.Session())
 		<-c.Done()
-		w.settle()
+		w.Settle()
 		if err := item.Err(); !errors.Is(err, api.SessionExpired) || item.Context().Err() == nil {
 			t.Errorf("%v, %v", err, item.Context().Err())
 		}
+	})
+}
+
+// What a recipe holds is given back at once, also by those whose context has ended, as that of a program that got a signal. The
+// session stays open, and frees nothing.
+func TestGivenBackWithEndedContext(t *testing.T) {
+	t.Parallel()
+	recipetest.GivesBack(t, map[string]recipetest.Take{
+		"item, done": func(w *recipetest.World, c *client.Client) (func(context.Context) error, error) {
+			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: api.DefaultLockDelay})
+			for range 2 {
+				if _, err := q.Put(w.Ctx, nil); err != nil {
+					return nil, err
+				}
+			}
+			i, err := q.Take(w.Ctx)
+			return i.Done, err
+		},
+		"item, abandoned": func(w *recipetest.World, c *client.Client) (func(context.Context) error, error) {
+			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: api.DefaultLockDelay})
+			if n, err := q.Len(w.Ctx); err != nil || n == 0 {
+				if _, err := q.Put(w.Ctx, nil); err != nil {
+					return nil, err
+				}
+			}
+			i, err := q.Take(w.Ctx)
+			return i.Abandon, err
+		},
+		"item, returned": func(w *recipetest.World, c *client.Client) (func(context.Context) error, error) {
+			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: api.DefaultLockDelay})
+			if n, err := q.Len(w.Ctx); err != nil || n == 0 {
+				if _, err := q.Put(w.Ctx, nil); err != nil {
+					return nil, err
+				}
+			}
+			i, err := q.Take(w.Ctx)
+			return i.Return, err
+		},
+		"barrier": func(w *recipetest.World, c *client.Client) (func(context.Context) error, error) {
+			b := NewBarrier(c, "/ls/local/barrier", BarrierOptions{Ephemeral: true})
+			err := NewBarrier(c, "/ls/local/barrier", BarrierOptions{}).Wait(w.Ctx) // nil only if it is not raised
+			if err == nil {
+				err = b.Raise(w.Ctx)
+			}
+			return b.Lift, err
+		},
+		"double barrier": func(w *recipetest.World, c *client.Client) (func(context.Context) error, error) {
+			p, err := NewDoubleBarrier(c, "/ls/local/double", 1).Enter(w.Ctx)
+			return p.Leave, err
+		},
 	})
 }

@@ -16,15 +16,15 @@ import (
 
 // takeAll takes what there is, and returns the data in the order in which they came.
 func (w *world) takeAll(q *Queue) (data []string) {
-	w.t.Helper()
+	w.T.Helper()
 	for {
-		ctx, cancel := w.brief(time.Second)
+		ctx, cancel := w.Brief(time.Second)
 		item, err := q.Take(ctx)
 		cancel()
 		if errors.Is(err, api.DeadlineExceeded) {
 			return data
 		}
-		w.ok(err)
+		w.OK(err)
 		data = append(data, string(item.Data))
 	}
 }
@@ -34,19 +34,19 @@ func (w *world) takeAll(q *Queue) (data []string) {
 func TestQueuePriorities(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		q := NewQueue(w.dial("h1"), queueDir, QueueOptions{})
+		q := NewQueue(w.Client("h1"), queueDir, QueueOptions{})
 		for _, one := range []struct {
 			data     string
 			priority int
 		}{{"a", 0}, {"b", -9}, {"c", 9}, {"d", 0}, {"e", 1}, {"f", -1}, {"g", 9}, {"h", -9}, {"i", 0}} {
-			_, err := q.Put(w.ctx, []byte(one.data), Priority(one.priority))
-			w.ok(err)
+			_, err := q.Put(w.Ctx, []byte(one.data), Priority(one.priority))
+			w.OK(err)
 		}
-		first, err := q.Take(w.ctx)
-		w.ok(err)
-		w.ok(first.Fail(w.ctx, "not yet", 0))
-		list, err := q.List(w.ctx)
-		w.ok(err)
+		first, err := q.Take(w.Ctx)
+		w.OK(err)
+		w.OK(first.Fail(w.Ctx, "not yet", 0))
+		list, err := q.List(w.Ctx)
+		w.OK(err)
 		if len(list) != 9 || list[0].ID != first.ID() || list[0].Priority != 9 || list[0].Attempts != 1 || list[0].Reason != "not yet" || list[8].Priority != -9 || list[0].Size != 1 {
 			t.Errorf("the list is %+v", list)
 		}
@@ -62,19 +62,19 @@ func TestQueueDelay(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		const delay = time.Minute
-		one, two := w.dial("h1"), w.dial("h2")
+		one, two := w.Client("h1"), w.Client("h2")
 		a, b := NewQueue(one, queueDir, QueueOptions{}), NewQueue(two, queueDir, QueueOptions{})
 		check := func(q *Queue, since time.Time, id string) *Item {
 			t.Helper()
-			item, err := q.Take(w.ctx)
-			w.ok(err)
+			item, err := q.Take(w.Ctx)
+			w.OK(err)
 			if took := time.Since(since); item.ID() != id || took < delay || took > delay+3*time.Second {
 				t.Errorf("item %s, after %v; want %s", item.ID(), took, id)
 			}
 			return item
 		}
-		id, err := a.Put(w.ctx, []byte("x"), Delay(delay))
-		w.ok(err)
+		id, err := a.Put(w.Ctx, []byte("x"), Delay(delay))
+		w.OK(err)
 		put := time.Now()
 		for range 3 {
 			if got := w.takeAll(b); len(got) != 0 {
@@ -82,26 +82,26 @@ func TestQueueDelay(t *testing.T) {
 			}
 			pass(10 * time.Second)
 		}
-		w.failOver()
+		w.Succeed()
 		item := check(b, put, id)
-		w.ok(item.Fail(w.ctx, "again", delay))
+		w.OK(item.Fail(w.Ctx, "again", delay))
 		given := time.Now()
 		if got := w.takeAll(b); len(got) != 0 {
 			t.Errorf("what was given back is there after %v", time.Since(given))
 		}
-		other, err := a.Put(w.ctx, []byte("y")) // nobody is held up
-		w.ok(err)
-		item, err = b.Take(w.ctx)
-		w.ok(err)
+		other, err := a.Put(w.Ctx, []byte("y")) // nobody is held up
+		w.OK(err)
+		item, err = b.Take(w.Ctx)
+		w.OK(err)
 		if item.ID() != other {
 			t.Errorf("took %s, want %s", item.ID(), other)
 		}
 		item = check(a, given, id)
-		w.ok(item.Fail(w.ctx, "again", delay))
+		w.OK(item.Fail(w.Ctx, "again", delay))
 		pass(delay + 2*time.Second)
 		again := time.Now()
-		item, err = a.Take(w.ctx)
-		w.ok(err)
+		item, err = a.Take(w.Ctx)
+		w.OK(err)
 		if took := time.Since(again); took > time.Second || item.Attempt() != 3 {
 			t.Errorf("it took %v until try %d of what was due", took, item.Attempt())
 		}
@@ -113,22 +113,22 @@ func TestQueueDelayByWrongClock(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		const delay, wrong = 10 * time.Minute, 5 * time.Hour
-		q := NewQueue(w.dial("h1"), queueDir, QueueOptions{})
+		q := NewQueue(w.Client("h1"), queueDir, QueueOptions{})
 		for _, one := range []struct {
 			by          time.Duration
 			least, most time.Duration
 		}{{-wrong, delay, delay + 3*time.Second}, {wrong, 0, time.Second}} {
-			_, err := q.Put(w.ctx, nil, Delay(delay))
-			w.ok(err)
+			_, err := q.Put(w.Ctx, nil, Delay(delay))
+			w.OK(err)
 			pass(delay / 2)
 			w.StepWall(w.Master(), one.by)
 			began := time.Now()
-			item, err := q.Take(w.ctx)
-			w.ok(err)
+			item, err := q.Take(w.Ctx)
+			w.OK(err)
 			if took := time.Since(began); took < one.least || took > one.most {
 				t.Errorf("with the clock set by %v it took %v more", one.by, took)
 			}
-			w.ok(item.Done(w.ctx))
+			w.OK(item.Done(w.Ctx))
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestQueueDelayByWrongClock(t *testing.T) {
 func TestQueueLimits(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
+		c := w.Client("h1")
 		q := NewQueue(c, queueDir, QueueOptions{Attempts: 2})
 		refused := func(code api.Code, err error) {
 			t.Helper()
@@ -146,7 +146,7 @@ func TestQueueLimits(t *testing.T) {
 			}
 		}
 		put := func(size int, options ...PutOption) error {
-			_, err := q.Put(w.ctx, make([]byte, size), options...)
+			_, err := q.Put(w.Ctx, make([]byte, size), options...)
 			return err
 		}
 		refused(api.TooLarge, put(MaxItemSize+1))
@@ -155,25 +155,25 @@ func TestQueueLimits(t *testing.T) {
 		refused(api.InvalidArgument, put(0, Delay(-1)))
 		refused(api.InvalidArgument, put(0, Delay(MaxDelay+1)))
 		for _, n := range []int{-1, MaxAttempts + 1} {
-			_, err := NewQueue(c, queueDir, QueueOptions{Attempts: n}).Take(w.ctx)
+			_, err := NewQueue(c, queueDir, QueueOptions{Attempts: n}).Take(w.Ctx)
 			refused(api.InvalidArgument, err)
 		}
-		w.ok(put(MaxItemSize))
-		item, err := q.Take(w.ctx)
-		w.ok(err)
-		refused(api.InvalidArgument, item.Fail(w.ctx, strings.Repeat("x", api.MaxReason+1), 0))
-		refused(api.InvalidArgument, item.Fail(w.ctx, "", MaxDelay+1))
-		w.ok(item.Fail(w.ctx, strings.Repeat("\x01", api.MaxReason), 0)) // it is six times as long in JSON
-		w.ok(item.Fail(w.ctx, "it is given back", 0))
-		refused(api.NotHeld, item.Done(w.ctx))
-		w.ok(item.Abandon(w.ctx))
-		item, err = q.Take(w.ctx)
-		w.ok(err)
+		w.OK(put(MaxItemSize))
+		item, err := q.Take(w.Ctx)
+		w.OK(err)
+		refused(api.InvalidArgument, item.Fail(w.Ctx, strings.Repeat("x", api.MaxReason+1), 0))
+		refused(api.InvalidArgument, item.Fail(w.Ctx, "", MaxDelay+1))
+		w.OK(item.Fail(w.Ctx, strings.Repeat("\x01", api.MaxReason), 0)) // it is six times as long in JSON
+		w.OK(item.Fail(w.Ctx, "it is given back", 0))
+		refused(api.NotHeld, item.Done(w.Ctx))
+		w.OK(item.Abandon(w.Ctx))
+		item, err = q.Take(w.Ctx)
+		w.OK(err)
 		if len(item.Data) != MaxItemSize || item.Attempt() != 2 || !item.IsLastAttempt() {
 			t.Errorf("%d bytes, try %d", len(item.Data), item.Attempt())
 		}
-		w.ok(item.Done(w.ctx))
-		refused(api.NotHeld, item.Fail(w.ctx, "", 0))
+		w.OK(item.Done(w.Ctx))
+		refused(api.NotHeld, item.Fail(w.Ctx, "", 0))
 	})
 }
 
@@ -182,34 +182,34 @@ func TestQueueLimits(t *testing.T) {
 func TestQueueOfTheFirstVersion(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
+		c := w.Client("h1")
 		q := NewQueue(c, queueDir, QueueOptions{Attempts: 1})
-		w.mkdir(c, queueDir)
+		w.Mkdir(c, queueDir)
 		const data = "{\"queue\":1,\"dead\":true}\nraw"
-		w.put(c, queueDir+"/item-OLD", data)
-		_, err := q.Put(w.ctx, []byte("new"), Priority(-1))
-		w.ok(err)
+		w.Put(c, queueDir+"/item-OLD", data)
+		_, err := q.Put(w.Ctx, []byte("new"), Priority(-1))
+		w.OK(err)
 		for range 3 {
-			item, err := q.Take(w.ctx)
-			w.ok(err)
+			item, err := q.Take(w.Ctx)
+			w.OK(err)
 			if item.ID() != "OLD" || string(item.Data) != data || item.Attempt() != 0 || item.IsLastAttempt() {
 				t.Errorf("took %s, %q, try %d", item.ID(), item.Data, item.Attempt())
 			}
-			w.ok(item.Fail(w.ctx, "it is not kept", time.Hour))
+			w.OK(item.Fail(w.Ctx, "it is not kept", time.Hour))
 		}
-		item, err := q.Take(w.ctx)
-		w.ok(err)
-		fresh, err := q.Take(w.ctx)
-		w.ok(err)
-		w.ok(fresh.Fail(w.ctx, "for good", 0))
-		if got := w.cat(c, queueDir+"/item-OLD"); got != data {
+		item, err := q.Take(w.Ctx)
+		w.OK(err)
+		fresh, err := q.Take(w.Ctx)
+		w.OK(err)
+		w.OK(fresh.Fail(w.Ctx, "for good", 0))
+		if got := w.Cat(c, queueDir+"/item-OLD"); got != data {
 			t.Errorf("the file holds %q", got)
 		}
-		w.ok(item.Done(w.ctx))
-		dir, err := c.Open(w.ctx, queueDir, client.OpenOptions{Read: true})
-		w.ok(err)
-		list, err := dir.ReadDir(w.ctx)
-		w.ok(err)
+		w.OK(item.Done(w.Ctx))
+		dir, err := c.Open(w.Ctx, queueDir, client.OpenOptions{Read: true})
+		w.OK(err)
+		list, err := dir.ReadDir(w.Ctx)
+		w.OK(err)
 		if len(list) != 3 || slices.ContainsFunc(list, func(s api.Stat) bool { return strings.HasPrefix(s.Path.Base(), itemPrefix) }) {
 			t.Errorf("a worker of v0.1.0 takes one of %v", list)
 		}
@@ -220,7 +220,7 @@ func TestQueueOfTheFirstVersion(t *testing.T) {
 func TestQueueLeavesAloneWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		c := w.dial("h1")
+		c := w.Client("h1")
 		told := map[string]bool{}
 		q := NewQueue(c, queueDir, QueueOptions{Attempts: 1, OnUnusable: func(id string, err error) {
 			if !errors.Is(err, api.InvalidArgument) {
@@ -228,24 +228,24 @@ func TestQueueLeavesAloneWhatItDoesNotKnow(t *testing.T) {
 			}
 			told[id] = true
 		}})
-		w.mkdir(c, queueDir)
+		w.Mkdir(c, queueDir)
 		strange := map[string]string{"p0.later": "{\"queue\":2}\nx", "p0.text": "text", "p0.empty": "", "p0.none": "{}\nx"}
 		for id, text := range strange {
-			w.put(c, queueDir+"/"+taskPrefix+id, text)
+			w.Put(c, queueDir+"/"+taskPrefix+id, text)
 		}
-		_, err := q.Put(w.ctx, []byte("x"))
-		w.ok(err)
-		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		_, err := q.Put(w.Ctx, []byte("x"))
+		w.OK(err)
+		ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
 		defer cancel()
 		item, err := q.Take(ctx)
-		w.ok(err)
-		w.ok(item.Done(w.ctx))
+		w.OK(err)
+		w.OK(item.Done(w.Ctx))
 		for id, text := range strange {
-			if got := w.cat(c, queueDir+"/"+taskPrefix+id); got != text || !told[id] {
+			if got := w.Cat(c, queueDir+"/"+taskPrefix+id); got != text || !told[id] {
 				t.Errorf("%s holds %q; told %v", id, got, told)
 			}
 		}
-		list, err := q.List(w.ctx)
+		list, err := q.List(w.Ctx)
 		if err != nil || len(list) != len(strange) || !errors.Is(list[0].Err, api.InvalidArgument) {
 			t.Errorf("%+v, %v", list, err)
 		}

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
-// docket is what became of items that may be tried so often, as workers tell it.
+// docket is what became of items, as workers tell it.
 type docket struct {
-	limit int
+	limit int // how often they may be tried; 0: without limit
 
 	mu    sync.Mutex // guards what follows
 	items map[string]*docketItem
@@ -50,7 +51,7 @@ func (d *docket) begin(item *Item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.of(item.ID())
-	if n := item.Attempt(); n <= one.attempts || n > d.limit || one.done > 0 {
+	if n := item.Attempt(); n <= one.attempts || d.limit > 0 && n > d.limit || one.done > 0 {
 		d.fault = append(d.fault, fmt.Sprintf("%s is tried for the %d. time, after %d of %d tries; done %d times", item.ID(), n, one.attempts, d.limit, one.done))
 	}
 	one.attempts = item.Attempt()
@@ -95,34 +96,39 @@ func (d *docket) check(t *testing.T, dead []QueuedItem) {
 		}
 	}
 	t.Logf("%d items, %d dead letters, of which %d always fail; %d were done by workers who did not hear of it", len(d.items), len(dead), poison, lost)
-	if lost > len(d.items)/10 || poison == 0 || len(d.items) < *rounds/10 {
+	if lost > len(d.items)/10 || (poison > 0) != (d.limit > 0) || len(d.items) < *rounds/10 {
 		t.Errorf("%d of %d items are gone and were not done; %d of the dead letters always fail", lost, len(d.items), poison)
 	}
 }
 
 // No item is lost, none is worked on by two at a time, none is tried more often than it may be, and dead letters are
 // those that were, whoever dies, gives up, takes over or is too late.
-func TestQueueAttemptsRandom(t *testing.T) {
+func TestQueueRandom(t *testing.T) {
 	t.Parallel()
-	const limit = 3
+	for _, limit := range []int{0, 3} {
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) { queueRandom(t, limit) })
+	}
+}
+
+func queueRandom(t *testing.T, limit int) {
 	o := QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: limit}
 	inWorld(t, func(w *world) {
-		s := newStorm(w, 1)
+		s := recipetest.NewStorm(w.World, 1, *rounds)
 		books := &docket{limit: limit, items: map[string]*docketItem{}}
 		work := func(c *client.Client, r *rand.Rand) error {
-			ctx, cancel := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
+			ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
 			defer cancel()
 			item, err := NewQueue(c, queueDir, o).Take(ctx)
 			if err != nil {
 				return err
 			}
 			books.begin(item)
-			s.hold(item.Context(), r, item.ID())
+			s.Hold(item.Context(), r, item.ID(), 1)
 			switch n := r.IntN(10); {
 			case n == 0:
 				return item.Abandon(ctx)
 			case n == 1:
-				s.expire(c) // it dies with the item
+				s.Expire(c) // it dies with the item
 				return c.Err()
 			case n < 4 || strings.HasPrefix(string(item.Data), "poison"):
 				return item.Fail(ctx, "it went wrong", time.Duration(r.IntN(5_000))*time.Millisecond)
@@ -130,20 +136,23 @@ func TestQueueAttemptsRandom(t *testing.T) {
 			if err := item.Done(ctx); err != nil && !errors.Is(err, api.Uncertain) {
 				return err
 			}
-			if err := item.Done(w.ctx); err != nil {
+			if err := item.Done(w.Ctx); err != nil {
 				return err
 			}
 			books.done(item.ID())
 			return nil
 		}
 		for i := range 4 {
-			s.live(fmt.Sprintf("h%d", i), work)
+			s.Live(fmt.Sprintf("h%d", i), work)
 		}
 		for i := range 2 {
-			s.live(fmt.Sprintf("p%d", i), func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.brief(time.Duration(r.IntN(10_000)) * time.Millisecond)
+			s.Live(fmt.Sprintf("p%d", i), func(c *client.Client, r *rand.Rand) error {
+				ctx, cancel := w.Brief(time.Duration(r.IntN(10_000)) * time.Millisecond)
 				defer cancel()
-				data := []string{"good", "good", "poison"}[r.IntN(3)]
+				data := "good"
+				if limit > 0 && r.IntN(3) == 0 {
+					data = "poison"
+				}
 				id, err := NewQueue(c, queueDir, QueueOptions{}).Put(ctx, []byte(data),
 					Priority(r.IntN(3)-1), Delay(time.Duration(max(0, r.IntN(8)-4))*time.Second))
 				if err == nil {
@@ -153,13 +162,11 @@ func TestQueueAttemptsRandom(t *testing.T) {
 				return err
 			})
 		}
-		s.rage(time.Second)
-		c, err := client.New(w.ctx, w.config("last"))
-		w.ok(err)
-		defer end(c)
+		s.Rage(time.Second, 0)
+		c := w.Client("last")
 		drain(w, NewQueue(c, queueDir, o), books)
-		dead, err := NewQueue(c, queueDir, o).DeadLetters(w.ctx)
-		w.ok(err)
+		dead, err := NewQueue(c, queueDir, o).DeadLetters(w.Ctx)
+		w.OK(err)
 		books.check(t, dead)
 	})
 }
@@ -167,37 +174,37 @@ func TestQueueAttemptsRandom(t *testing.T) {
 // drain works until only dead letters are left, and checks that what was due when the last item came is not of a
 // higher priority.
 func drain(w *world, q *Queue, books *docket) {
-	w.t.Helper()
+	w.T.Helper()
 	pass(2 * time.Minute) // what dead workers held is free, and delays are over
 	last := MaxPriority
-	for n, err := q.Len(w.ctx); ; n, err = q.Len(w.ctx) {
-		w.ok(err)
+	for n, err := q.Len(w.Ctx); ; n, err = q.Len(w.Ctx) {
+		w.OK(err)
 		if n == 0 {
 			return
 		}
-		ctx, cancel := w.brief(time.Minute)
+		ctx, cancel := w.Brief(time.Minute)
 		item, err := q.Take(ctx)
 		cancel()
 		if errors.Is(err, api.DeadlineExceeded) {
-			list, err := q.List(w.ctx)
-			w.ok(err)
-			if slices.ContainsFunc(list, func(one QueuedItem) bool { return one.Attempts < books.limit }) {
-				w.t.Fatalf("nobody gets %+v", list)
+			list, err := q.List(w.Ctx)
+			w.OK(err)
+			if slices.ContainsFunc(list, func(one QueuedItem) bool { return books.limit == 0 || one.Attempts < books.limit }) {
+				w.T.Fatalf("nobody gets %+v", list)
 			}
 			continue
 		}
-		w.ok(err)
+		w.OK(err)
 		books.begin(item)
 		if now := priorityOf(item.ID()); now > last {
-			w.t.Errorf("an item of priority %d came after one of %d", now, last)
+			w.T.Errorf("an item of priority %d came after one of %d", now, last)
 		} else {
 			last = now
 		}
 		if strings.HasPrefix(string(item.Data), "poison") {
-			w.ok(item.Fail(w.ctx, "it went wrong", 0))
+			w.OK(item.Fail(w.Ctx, "it went wrong", 0))
 			continue
 		}
-		w.ok(item.Done(w.ctx))
+		w.OK(item.Done(w.Ctx))
 		books.done(item.ID())
 	}
 }

@@ -13,53 +13,40 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// spoil puts something that others cannot use into a recipe's place: a directory, and a
-// file that only the stranger may open.
-func (w *world) spoil(directory, file string) {
-	w.t.Helper()
-	stranger := w.dial("stranger")
-	w.mkdir(stranger, directory)
-	w.put(stranger, "/ls/local/acl/strangers", "stranger\n")
-	h, err := stranger.Open(w.ctx, file, client.OpenOptions{Write: true, Create: client.NewFile,
-		ACL: api.ACL{Read: "strangers", Write: "strangers", Change: "strangers"}})
-	w.ok(err)
-	w.ok(h.Close(w.ctx))
-}
-
 // What cannot be used as an item is passed over, told once in each Take, and holds up
 // nobody, although it came first.
 func TestQueuePassesOverWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		var told []string
-		q := NewQueue(w.dial("h1"), "/ls/local/q", QueueOptions{OnUnusable: func(id string, err error) {
+		q := NewQueue(w.Client("h1"), "/ls/local/q", QueueOptions{OnUnusable: func(id string, err error) {
 			if !errors.Is(err, api.PermissionDenied) {
 				t.Errorf("told of %s: %v", id, err)
 			}
 			told = append(told, id)
 		}})
-		w.mkdir(w.dial("h2"), "/ls/local/q")
-		w.spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
+		w.Mkdir(w.Client("h2"), "/ls/local/q")
+		w.Spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
 		for i := range 3 {
-			id, err := q.Put(w.ctx, nil)
-			w.ok(err)
-			ctx, cancel := w.brief(2 * verify)
+			id, err := q.Put(w.Ctx, nil)
+			w.OK(err)
+			ctx, cancel := w.Brief(2 * verify)
 			item, err := q.Take(ctx)
 			cancel()
-			w.ok(err)
+			w.OK(err)
 			if item.ID() != id || len(told) != i+1 {
 				t.Errorf("took %s, want %s; told %v", item.ID(), id, told)
 			}
-			w.ok(item.Done(w.ctx))
+			w.OK(item.Done(w.Ctx))
 		}
 		if slices.Sort(told); len(slices.Compact(told)) != 1 {
 			t.Errorf("told %v", told)
 		}
-		if n, err := q.Len(w.ctx); err != nil || n != 1 {
+		if n, err := q.Len(w.Ctx); err != nil || n != 1 {
 			t.Errorf("%d items, %v; want the file alone", n, err)
 		}
 		told = nil
-		ctx, cancel := w.brief(4 * verify)
+		ctx, cancel := w.Brief(4 * verify)
 		defer cancel()
 		if _, err := q.Take(ctx); !errors.Is(err, api.DeadlineExceeded) || len(told) != 1 {
 			t.Errorf("with nothing that can be used: %v; told %v", err, told)
@@ -71,20 +58,20 @@ func TestQueuePassesOverWhatItCannotUse(t *testing.T) {
 func TestQueueTriesAgainWhatItCouldNotUse(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		q := NewQueue(w.dial("h1"), "/ls/local/q", QueueOptions{})
-		w.mkdir(w.dial("h2"), "/ls/local/q")
-		w.spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
+		q := NewQueue(w.Client("h1"), "/ls/local/q", QueueOptions{})
+		w.Mkdir(w.Client("h2"), "/ls/local/q")
+		w.Spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
 		taken := make(chan error, 1)
 		go func() {
-			item, err := q.Take(w.ctx)
+			item, err := q.Take(w.Ctx)
 			if err == nil {
-				err = item.Done(w.ctx)
+				err = item.Done(w.Ctx)
 			}
 			taken <- err
 		}()
 		pass(verify / 2)
-		w.put(w.dial("stranger"), "/ls/local/acl/strangers", "stranger\nh1\n")
-		w.ok(<-taken)
+		w.Put(w.Client("stranger"), "/ls/local/acl/strangers", "stranger\nh1\n")
+		w.OK(<-taken)
 	})
 }
 
@@ -93,11 +80,11 @@ func TestQueueTellsOfEachItemThatItCannotUse(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		var told []string
-		q := NewQueue(w.dial("h1"), "/ls/local/q", QueueOptions{OnUnusable: func(id string, _ error) { told = append(told, id) }})
-		w.mkdir(w.dial("h2"), "/ls/local/q")
-		w.spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
-		w.spoil("/ls/local/q/item-directory", "/ls/local/q/item-veiled")
-		ctx, cancel := w.brief(2 * verify)
+		q := NewQueue(w.Client("h1"), "/ls/local/q", QueueOptions{OnUnusable: func(id string, _ error) { told = append(told, id) }})
+		w.Mkdir(w.Client("h2"), "/ls/local/q")
+		w.Spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
+		w.Spoil("/ls/local/q/item-directory", "/ls/local/q/item-veiled")
+		ctx, cancel := w.Brief(2 * verify)
 		defer cancel()
 		if _, err := q.Take(ctx); !errors.Is(err, api.DeadlineExceeded) {
 			t.Error(err)
@@ -114,15 +101,15 @@ func TestQueueWithStranger(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		const delay = 30 * time.Second
-		one, two, stranger := w.dial("h1"), w.dial("h2"), w.dial("stranger")
+		one, two, stranger := w.Client("h1"), w.Client("h2"), w.Client("stranger")
 		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: delay}), NewQueue(two, queueDir, QueueOptions{LockDelay: delay})
-		_, err := a.Put(w.ctx, nil)
-		w.ok(err)
-		item, err := a.Take(w.ctx)
-		w.ok(err)
-		h, err := stranger.Open(w.ctx, item.Lock().Path(), client.OpenOptions{Write: true})
-		w.ok(err)
-		waiting, giveUp := context.WithCancel(w.ctx)
+		_, err := a.Put(w.Ctx, nil)
+		w.OK(err)
+		item, err := a.Take(w.Ctx)
+		w.OK(err)
+		h, err := stranger.Open(w.Ctx, item.Lock().Path(), client.OpenOptions{Write: true})
+		w.OK(err)
+		waiting, giveUp := context.WithCancel(w.Ctx)
 		waited := make(chan error, 1)
 		go func() {
 			_, err := h.Acquire(waiting, api.Exclusive)
@@ -131,7 +118,7 @@ func TestQueueWithStranger(t *testing.T) {
 		pass(time.Second)
 		took := make(chan error, 1)
 		go func() {
-			_, err := b.Take(w.ctx)
+			_, err := b.Take(w.Ctx)
 			took <- err
 		}()
 		pass(time.Second)
@@ -143,7 +130,7 @@ func TestQueueWithStranger(t *testing.T) {
 		}
 		select {
 		case err := <-took:
-			w.ok(err)
+			w.OK(err)
 		case <-time.After(delay):
 			t.Error("nobody has taken the item")
 		}

@@ -5,22 +5,40 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 )
 
 // Accept encrypts a connection that was dialled by the other end. The handshake reads a bounded number of bytes: what
 // the other end shows is kept as long as the connection is.
-func (s *Store) Accept(conn net.Conn) *tls.Conn { return s.accept(conn, protocols()) }
+func (s *Store) Accept(conn net.Conn) *tls.Conn { return s.accept(conn, protocols(), nil, "") }
+
+// AcceptEither is Accept, and with the certificates of another store if the other end asks for that by a protocol (ALPN).
+func (s *Store) AcceptEither(conn net.Conn, other *Store, protocol string) *tls.Conn {
+	return s.accept(conn, protocols(), other, protocol)
+}
 
 // AcceptHTTP is Accept for a connection of which a browser at the other end is to speak HTTP/1.1.
-func (s *Store) AcceptHTTP(conn net.Conn) *tls.Conn { return s.accept(conn, []string{"http/1.1"}) }
+func (s *Store) AcceptHTTP(conn net.Conn) *tls.Conn {
+	return s.accept(conn, []string{"http/1.1"}, nil, "")
+}
 
-func (s *Store) accept(conn net.Conn, protocols []string) *tls.Conn {
+func (s *Store) accept(conn net.Conn, protocols []string, other *Store, protocol string) *tls.Conn {
 	l := &limited{Conn: conn, left: maxHandshake}
 	config := s.server()
 	config.NextProtos = protocols
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		l.left = -1                                // what follows is the end of the handshake, and what is said
 		return checkEffort(state.PeerCertificates) // now, before a signature is checked, and so that they do not stay in memory
+	}
+	if other != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if !slices.Contains(hello.SupportedProtos, protocol) {
+				return config, nil
+			}
+			theirs := other.server()
+			theirs.NextProtos, theirs.VerifyConnection = []string{protocol}, config.VerifyConnection
+			return theirs, nil
+		}
 	}
 	return tls.Server(l, config)
 }

@@ -141,10 +141,31 @@ func TestGracefulStopOfParked(t *testing.T) {
 	})
 }
 
-// Over gRPC a call cannot be parked: its handler has to wait.
+// Over gRPC a call is parked in the goroutine that gRPC gave it, also if it is resumed at once, and parked again.
 func TestParkOverGRPC(t *testing.T) {
-	address := newHost(t).listen(t)
-	if _, err := pb.NewTestServiceClient(overGRPC(t, address)).UnaryCall(t.Context(), parks(1)); status.Code(err) != codes.FailedPrecondition {
-		t.Error(err)
+	for _, early := range []bool{false, true} {
+		h := newHost(t)
+		h.early = early
+		stub := pb.NewTestServiceClient(overGRPC(t, h.listen(t)))
+		go func() {
+			for range 4 {
+				(<-h.parked)()
+			}
+		}()
+		if reply, err := stub.UnaryCall(t.Context(), parks(10)); err != nil || len(reply.GetPayload().GetBody()) != 10 {
+			t.Error(reply, err)
+		}
+		several, err := stub.StreamingOutputCall(t.Context(), &pb.StreamingOutputCallRequest{Payload: &pb.Payload{}, ResponseParameters: []*pb.ResponseParameters{{Size: 0}, {Size: 1}, {Size: 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if reply, err := several.Recv(); err != nil || len(reply.GetPayload().GetBody()) != i {
+				t.Errorf("reply %d has %d bytes: %v", i, len(reply.GetPayload().GetBody()), err)
+			}
+		}
+		if _, err := several.Recv(); !errors.Is(err, io.EOF) {
+			t.Error("after the last reply:", err)
+		}
 	}
 }

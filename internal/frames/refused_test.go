@@ -2,14 +2,18 @@ package frames
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"net"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // parent is a context that counts those that are made of it and have not ended.
@@ -64,4 +68,70 @@ func TestNothingIsKeptOfRefusedRequests(t *testing.T) {
 			_ = ours.Close()
 		})
 	}
+}
+
+// A connection that ends, and a cancel, take a call from those that are open, and end its context a moment later. Whoever sends a reply in between
+// has no cause.
+func TestReplyWhileItsCallEnds(t *testing.T) {
+	here, there := net.Pipe()
+	defer func() { _ = here.Close() }()
+	defer func() { _ = there.Close() }()
+	c := newServerConn(NewServer(ServerConfig{MaxCalls: 10, MaxRequest: 1 << 10}), here)
+	k := &serverCall{conn: c, number: 1}
+	k.begin()
+	defer k.cancel(nil)
+	c.calls[1] = k
+	c.mu.Lock()
+	delete(c.calls, 1) // as serverConn.end and take do
+	c.mu.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("panic: %v", p)
+		}
+	}()
+	if err := k.SendMsg(&emptypb.Empty{}); err == nil {
+		t.Error("it was sent")
+	}
+}
+
+// writersConn notes which goroutines write.
+type writersConn struct {
+	net.Conn
+	mu  sync.Mutex
+	ids map[string]int
+}
+
+func (c *writersConn) Write(p []byte) (int, error) {
+	var stack [64]byte
+	id, _, _ := bytes.Cut(stack[:runtime.Stack(stack[:], false)], []byte(" ["))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids[string(id)]++
+	return len(p), nil
+}
+
+// The writes of a link are made by one goroutine, which stays and keeps its stack, and ends when the outlet is closed.
+func TestOneGoroutineWritesForALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which fails if the goroutine does not end
+		conn := &writersConn{ids: map[string]int{}}
+		var pool buffers
+		o := outlet{conn: conn, clock: startStopwatch(), pool: &pool, wake: newWake()}
+		for range 5 {
+			frame := pool.get(8)
+			frame.b = append(frame.b, "message"...)
+			if _, write, _ := o.enqueue(frame, false); write {
+				o.write()
+			}
+			synctest.Wait()
+		}
+		if len(conn.ids) != 1 {
+			t.Errorf("goroutines wrote as often as %v; want one", conn.ids)
+		}
+		o.close()
+		o.close()
+		o.running.Wait()
+		if _, _, open := o.enqueue(pool.get(1), false); open {
+			t.Error("it takes more after its end")
+		}
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +19,7 @@ import (
 type serverCall struct {
 	conn    *serverConn
 	number  uint64
-	method  *method
+	method  *Method
 	payload *buffer // the request's frame; nil once read
 	message []byte  // a part of it
 	left    time.Duration
@@ -88,16 +90,7 @@ func (k *serverCall) begin() {
 	}
 }
 
-func (k *serverCall) serve() {
-	var reply any
-	var err error
-	if k.method.unary != nil {
-		reply, err = k.method.unary(k.method.impl, callContext{k}, k.RecvMsg, k.conn.server.cfg.Unary)
-	} else {
-		err = k.stream()
-	}
-	k.returned(reply, err)
-}
+func (k *serverCall) serve() { k.returned(k.conn.server.call(k.method, k)) }
 
 func (k *serverCall) returned(reply any, err error) {
 	if errors.Is(err, ErrParked) && k.parking != nil {
@@ -115,14 +108,6 @@ func (k *serverCall) answer(reply any, err error) {
 	}
 	<-k.conn.running
 	k.conn.handlers.Done()
-}
-
-func (k *serverCall) stream() error {
-	intercept := k.conn.server.cfg.Stream
-	if intercept == nil {
-		return k.method.stream(k.method.impl, k)
-	}
-	return intercept(k.method.impl, k, &grpc.StreamServerInfo{FullMethod: k.method.name, IsServerStream: true}, k.method.stream)
 }
 
 // finish answers a call, unless its client has abandoned it. write says that the caller has to have the answer
@@ -235,3 +220,45 @@ func (*serverCall) SendHeader(metadata.MD) error { return nil }
 
 // SetTrailer implements grpc.ServerStream. There are no trailers.
 func (*serverCall) SetTrailer(metadata.MD) {}
+
+// ErrParked is the result of a handler that parked its call: see Park.
+var ErrParked = errors.New("the call is parked")
+
+// Park lets a call's handler return before its last reply is known, so that a long wait needs no goroutine. ctx
+// is the handler's, or derived from it; the handler then returns ErrParked. After that and resume, rest runs,
+// and its result answers the call, as the last of several replies; rest may send others before, or park the
+// call again. The caller has to call resume in any case, also when ctx has ended. resume may be called from
+// anywhere, repeatedly, and never blocks. A call over gRPC keeps its goroutine, which gRPC needs.
+func Park(ctx context.Context, rest func() (reply any, err error)) (resume func()) {
+	switch k := ctx.Value(callKey{}).(type) {
+	case *serverCall:
+		k.parking = &parking{call: k, rest: rest}
+		k.parking.missing.Store(2)
+		return k.parking.resume
+	case *foreignCall:
+		resumed := make(chan struct{})
+		k.rest, k.resumed = rest, resumed
+		return sync.OnceFunc(func() { close(resumed) })
+	}
+	panic("only a call of a Server can be parked")
+}
+
+type parking struct {
+	call    *serverCall
+	rest    func() (any, error)
+	resumed atomic.Bool
+	missing atomic.Int32 // of two: the handler's return, and resume
+}
+
+func (p *parking) resume() {
+	if p.resumed.CompareAndSwap(false, true) {
+		p.advance()
+	}
+}
+
+// advance counts one of the two.
+func (p *parking) advance() {
+	if p.missing.Add(-1) == 0 {
+		p.call.conn.server.workers.run(func() { p.call.returned(p.rest()) })
+	}
+}

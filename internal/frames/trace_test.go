@@ -26,11 +26,11 @@ func TestTraceparent(t *testing.T) {
 	h := newHost(t)
 	var mu sync.Mutex
 	var seen []string
-	h.server.cfg.Unary = func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	h.server.cfg.Serve = func(m *Method, stream grpc.ServerStream) (any, error) {
 		mu.Lock()
-		seen = append(seen, Traceparent(ctx))
+		seen = append(seen, Traceparent(stream.Context()))
 		mu.Unlock()
-		return next(ctx, request)
+		return m.Call(stream, nil)
 	}
 	l, stub := linked(t, dialled(t, h.listen(t)))
 	l.cfg.Traceparent = traceOf
@@ -55,9 +55,9 @@ func TestTraceparent(t *testing.T) {
 func TestTraceOfAnother(t *testing.T) {
 	h := newHost(t)
 	told := make(chan string, 1)
-	h.server.cfg.Unary = func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		told <- Traceparent(ctx)
-		return next(ctx, request)
+	h.server.cfg.Serve = func(m *Method, stream grpc.ServerStream) (any, error) {
+		told <- Traceparent(stream.Context())
+		return m.Call(stream, nil)
 	}
 	conn := dialled(t, h.listen(t))
 	frame := hello{length: 1 << 20}.append(nil)

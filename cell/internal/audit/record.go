@@ -18,6 +18,7 @@ type Record struct {
 	Call      string `json:"call,omitempty"`      // the RPC, as in BreakLock, or RestoreAccess
 	Principal string `json:"principal,omitempty"` // who called; "" if that is not known
 	From      string `json:"from,omitempty"`      // the address
+	By        string `json:"by,omitempty"`        // the replica that spoke for the principal, whose console it was
 	On        string `json:"on,omitempty"`        // what it was about: a path, a session, a principal
 	Reason    string `json:"reason,omitempty"`    // as the caller gave it
 	Code      string `json:"code,omitempty"`      // how the call ended; OK if what was asked is done
@@ -47,7 +48,7 @@ const (
 
 // line encodes a record: one line of characters that can be seen. Of each field its caller decides, up to most bytes.
 func (r Record) line(most int) []byte {
-	for _, field := range []*string{&r.Call, &r.Principal, &r.From, &r.On, &r.Reason, &r.Code, &r.Message} {
+	for _, field := range []*string{&r.Call, &r.Principal, &r.From, &r.By, &r.On, &r.Reason, &r.Code, &r.Message} {
 		*field = cut(*field, most)
 	}
 	var b bytes.Buffer

@@ -79,15 +79,16 @@ func (c *Console) done(principal, mark string) string {
 	return c.acts()[name].done
 }
 
-func (c *Console) actPage(a act) show {
-	return func(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
+func actPage(a act) show {
+	return func(ctx context.Context, v *visitor, q *http.Request, p *page) error {
 		values := url.Values{}
 		//mutant: for name := range q.URL.Query() { //by TestConsoleFormsFromLinks of ./cell
 		for _, name := range a.names {
 			values.Set(name, q.URL.Query().Get(name))
 		}
 		form, err := a.form(ctx, v, values)
-		return "act", page{Title: cmp.Or(form.Title, "Act"), Content: form}, err
+		p.Title, p.Content = cmp.Or(form.Title, p.Title), form
+		return err
 	}
 }
 
@@ -96,7 +97,7 @@ func (c *Console) perform(name string, a act) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		who, err := c.guest(q)
 		if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
-			c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+			c.refuse(w, http.StatusForbidden, notOurForm)
 			return
 		}
 		ctx, cancel := context.WithTimeout(q.Context(), maxPageTime)
@@ -123,8 +124,7 @@ func (c *Console) perform(name string, a act) http.HandlerFunc {
 			}
 			form.Refusal, code = outcomeOf(err), statusOf(err)
 		}
-		p := page{Title: form.Title, Content: form, Principal: who.Principal, Known: c.cfg.Encrypted, CSRF: c.formToken(who.Principal), CanLogOut: c.hasLogin(q)}
-		c.render(w, code, "act", p)
+		c.renderFor(w, code, "act", page{Title: form.Title, Content: form}, who)
 	}
 }
 
@@ -331,24 +331,4 @@ func setQuota(ctx context.Context, v *visitor, values url.Values) (string, error
 		}
 		return s.SetPrincipalQuota(ctx, values.Get("principal"), q)
 	})
-}
-
-type quotaPage struct {
-	Quotas   []client.QuotaUse
-	Pager    pager
-	Operator bool
-}
-
-func (c *Console) quotas(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
-	content := quotaPage{}
-	p := page{Title: "Quotas", Nav: "quotas", Content: &content}
-	var err error
-	if content.Pager, err = pagerOf(q); err != nil {
-		return "quotas", p, err
-	}
-	content.Quotas, err = list(&content.Pager, q, func(after string) ([]client.QuotaUse, string, error) {
-		return v.cell.QuotasPage(ctx, after, maxRows)
-	})
-	content.Operator = c.isOperator(ctx, v)
-	return "quotas", p, err
 }

@@ -32,9 +32,10 @@ const (
 
 // Guest is a caller as the replica knows it.
 type Guest struct {
-	Address   net.Addr    // of the browser
+	Address   string      // of the browser
 	Principal string      // empty if callers are not identified
 	Counts    func() bool // whether Principal is still valid
+	login     bool        // by a token, and may log out
 }
 
 // Door is what the console needs of its replica. Its methods are safe for concurrent use.
@@ -66,25 +67,29 @@ type Config struct {
 type Console struct {
 	cfg      Config
 	pages    pages
+	assets   string // a hash of the other files
 	mux      *http.ServeMux
 	visitors *visitors
 	logins   *logins
 	key      [32]byte // signs what forms must return
 	origin   *http.CrossOriginProtection
-	serving  chan struct{} // an element for each request,
-	streams  chan struct{} // or each stream of events
-	unknown  strangers     // the requests of unknown callers
+	serving  *places // of requests
+	streams  *places // of streams of events, by principal
+	unknown  *places // of requests of unknown callers, by origin
 }
 
 // New returns a console.
 func New(cfg Config) *Console {
-	files := newAssets()
 	c := &Console{
-		cfg: cfg, pages: newPages(files), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
-		visitors: newVisitors(cfg), logins: newLogins(cfg.Clock), serving: make(chan struct{}, maxServed), streams: make(chan struct{}, maxStreams),
+		cfg: cfg, assets: hashAssets(), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
+		visitors: newVisitors(cfg), logins: newLogins(cfg.Clock),
+		serving: newPlaces(maxServed, maxServed), streams: newPlaces(maxStreams, maxOwnStreams), unknown: newPlaces(maxStrangers, maxFromOne),
 	}
+	if !cfg.Encrypted { // all are nobody
+		c.streams.each = maxStreams
+	}
+	c.pages = c.newPages()
 	_, _ = rand.Read(c.key[:]) // it never fails
-	c.mux.Handle("GET /console/static/{name}", files)
 	for pattern, handle := range c.routes() {
 		c.mux.HandleFunc(pattern, handle)
 	}
@@ -93,24 +98,25 @@ func New(cfg Config) *Console {
 
 func (c *Console) routes() map[string]http.HandlerFunc {
 	list := map[string]http.HandlerFunc{
-		"GET /console/{$}":           c.visit(c.glance),
-		"GET /console/locks":         c.visit(c.locks),
-		"GET /console/sessions":      c.visit(c.sessions),
-		"GET /console/sessions/{id}": c.visit(c.oneSession),
-		"GET /console/tree":          c.visit(c.tree),
-		"GET /console/explain":       c.visit(c.explain),
-		"GET /console/waits":         c.visit(c.waits),
-		"GET /console/quotas":        c.visit(c.quotas),
-		"GET /console/misuse":        c.visit(c.misuse),
-		"GET /console/takeovers":     c.visit(c.takeovers),
-		"GET /console/events":        c.visit(c.events),
+		"GET /console/{$}":           c.visit("glance", page{Title: "Overview", Nav: "glance", Every: 2}, c.glance),
+		"GET /console/locks":         c.visit("locks", page{Title: "Locks", Nav: "locks", Every: 3}, c.locks),
+		"GET /console/sessions":      c.visit("sessions", page{Title: "Sessions", Nav: "sessions", Every: 3}, c.sessions),
+		"GET /console/sessions/{id}": c.visit("session", page{Title: "Session", Nav: "sessions", Every: 2}, c.oneSession),
+		"GET /console/tree":          c.visit("tree", page{Title: "Tree", Nav: "tree"}, c.tree),
+		"GET /console/explain":       c.visit("explain", page{Title: "Why does it wait?", Nav: "explain"}, c.explain),
+		"GET /console/waits":         c.visit("waits", page{Title: "Waits", Nav: "waits", Every: 3}, waits),
+		"GET /console/quotas":        c.visit("quotas", page{Title: "Quotas", Nav: "quotas"}, quotas),
+		"GET /console/misuse":        c.visit("misuse", page{Title: "Misuse", Nav: "misuse", Every: 5}, c.misuse),
+		"GET /console/takeovers":     c.visit("takeovers", page{Title: "Take-overs", Nav: "takeovers", Every: 2}, c.takeovers),
+		"GET /console/events":        c.visit("events", page{Title: "Events", Nav: "events"}, c.events),
+		"GET /console/static/{name}": c.serveAsset,
 		"GET " + eventsPath:          c.stream,
 		"GET /console/login":         c.loginPage,
 		"POST /console/login":        c.login,
 		"POST /console/logout":       c.logout,
 	}
 	for name, a := range c.acts() {
-		list["GET /console/act/"+name] = c.visit(c.actPage(a))
+		list["GET /console/act/"+name] = c.visit("act", page{Title: "Act"}, actPage(a))
 		list["POST /console/act/"+name] = c.perform(name, a)
 	}
 	return list
@@ -184,45 +190,41 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 
 // enter takes a place for a request, if there is one. Strangers have their own, since they may read answers slowly.
 func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
-	slots := c.serving
-	if _, err := c.guest(q); err != nil {
-		return c.unknown.enter(q.RemoteAddr)
-	} else if q.URL.Path == eventsPath {
-		slots = c.streams
+	who, err := c.guest(q)
+	switch {
+	case err != nil:
+		return c.unknown.enter(origin.Of(q.RemoteAddr))
+	case q.URL.Path == eventsPath:
+		return c.streams.enter(who.Principal)
 	}
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, true
-	default:
-		return nil, false
-	}
+	return c.serving.enter("")
 }
 
-// strangers counts the requests of unknown callers. Its zero value is ready. It is safe for concurrent use.
-type strangers struct {
-	mu   sync.Mutex // guards the fields below
-	all  int
-	from map[string]int // by origin
+// places are taken until there are no more, in all or for one. It is safe for concurrent use.
+type places struct {
+	most, each int
+
+	mu    sync.Mutex // guards the fields below
+	taken int
+	by    map[string]int
 }
 
-func (s *strangers) enter(address string) (leave func(), ok bool) {
-	place := origin.Of(address)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all >= maxStrangers || s.from[place] >= maxFromOne {
+func newPlaces(most, each int) *places { return &places{most: most, each: each, by: map[string]int{}} }
+
+func (p *places) enter(one string) (leave func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.most || p.by[one] >= p.each {
 		return nil, false
 	}
-	if s.from == nil {
-		s.from = map[string]int{}
-	}
-	s.all++
-	s.from[place]++
+	p.taken++
+	p.by[one]++
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.all--
-		if s.from[place]--; s.from[place] == 0 {
-			delete(s.from, place)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.taken--
+		if p.by[one]--; p.by[one] == 0 {
+			delete(p.by, one)
 		}
 	}, true
 }

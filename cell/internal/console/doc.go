@@ -25,5 +25,5 @@
 // # Concurrency
 //
 // A Console is safe for concurrent use. Its only goroutines are those of each visitor's client.Cell, for which
-// Close waits. Its mutexes, visitors.mu, logins.mu, series.mu and strangers.mu, are never held together, nor across I/O.
+// Close waits. Its mutexes, visitors.mu, logins.mu, series.mu and places.mu, are never held together, nor across I/O.
 package console

@@ -27,19 +27,19 @@ type eventPage struct {
 	Stream string // the address of its stream; empty without a path
 }
 
-func (c *Console) events(_ context.Context, _ *visitor, q *http.Request) (string, page, error) {
+func (c *Console) events(_ context.Context, _ *visitor, q *http.Request, p *page) error {
 	content := eventPage{}
-	p := page{Title: "Events", Nav: "events", Content: &content}
+	p.Content = &content
 	if strings.TrimSpace(q.URL.Query().Get("path")) == "" {
-		return "events", p, nil
+		return nil
 	}
 	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
-		return "events", p, err
+		return err
 	}
 	content.Path, p.Title = path.String(), "Events of "+path.String()
 	content.Stream = eventsPath + strings.TrimPrefix(pageURL("events", "path", path.String()), "/console/events")
-	return "events", p, nil
+	return nil
 }
 
 // told is an event for the browser.
@@ -71,11 +71,6 @@ func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	defer c.visitors.leave(v)
-	if !c.visitors.beginStream(v) {
-		c.refuse(w, http.StatusServiceUnavailable, "you follow as many nodes as one may at a time")
-		return
-	}
-	defer c.visitors.endStream(v)
 	out := &stream{w: w, to: http.NewResponseController(w), wall: c.cfg.Wall, path: path, last: q.Header.Get("Last-Event-ID")}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,23 +15,69 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/misuse"
 )
 
-func functions(files assets) template.FuncMap {
+func (c *Console) functions() template.FuncMap {
 	return template.FuncMap{
-		"asset": files.address, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "stamp": stamp,
-		"tree": func(p string) string { return pageURL("tree", "path", p) }, "explained": func(p string) string { return pageURL("explain", "path", p) },
-		"sessionURL": func(id api.SessionID) string { return "/console/sessions/" + id.String() },
-		"quotaURL":   func(q client.QuotaUse) string { return pageURL("act/quota", "principal", q.Principal, "path", q.Path) },
-		"breakURL":   func(p string) string { return pageURL("act/break", "path", p) }, "followURL": func(p string) string { return pageURL("events", "path", p) },
-		"endURL":   func(id api.SessionID) string { return pageURL("act/end", "session", id.String()) },
-		"howOften": howOften, "aSecond": aSecond,
-		"add":      func(a, b int) int { return a + b },
-		"short":    func(n int, s string) string { return shorten(s, n) },
-		"list":     func(values ...any) []any { return values },
-		"locklist": func(now int64, locks []client.LockInfo) lockPage { return lockPage{Now: now, Locks: rowsOf(locks)} },
-		"latest":   func(list []api.Holding) []api.Holding { return reversed(list) },
+		"asset": c.asset, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "short": shorten, "url": pageURL, "base": path.Base, "table": beginTable,
+		"state": lockState, "waiting": waiting, "longest": longestWait, "howOften": howOften, "aSecond": aSecond, "latest": reversed[api.Holding],
+		"add":  func(a, b int) int { return a + b },
+		"list": func(values ...any) []any { return values },
 	}
+}
+
+// beginTable returns the beginning of a table, until its body. Columns of numbers begin with #.
+func beginTable(columns ...string) template.HTML {
+	head := `<div class="wide" tabindex="0" role="group" aria-label="Table"><table><thead><tr>`
+	for _, column := range columns {
+		text, isNumber := strings.CutPrefix(column, "#")
+		if head += `<th scope="col"`; isNumber {
+			head += ` class="num"`
+		}
+		head += ">" + template.HTMLEscapeString(text) + "</th>"
+	}
+	return template.HTML(head + "</tr></thead>") //nolint:gosec // of the templates' own words
+}
+
+func waiting(l client.LockInfo) int { return len(l.Waiters) + l.MoreWaiters }
+
+// longestWait returns the longest wait for a lock.
+func longestWait(l client.LockInfo) (longest time.Duration) {
+	for _, w := range l.Waiters {
+		longest = max(longest, w.Waiting)
+	}
+	return longest
+}
+
+// lockState returns a lock's state in one word.
+func lockState(l client.LockInfo) string {
+	switch {
+	case l.Revoked != "":
+		return "revoked"
+	case len(l.Holders) > 0:
+		return l.Mode.String()
+	case l.Delayed > 0:
+		return "delayed"
+	}
+	return "free"
+}
+
+func howOften(f misuse.Finding) string {
+	switch {
+	case f.Lease > 0:
+		return "a lease of " + roughly(f.Lease)
+	case f.Share > 0:
+		return fmt.Sprintf("%s, %.0f %% of all", grouped(f.Count), 100*f.Share)
+	}
+	return grouped(f.Count)
+}
+
+func aSecond(f misuse.Finding) string {
+	if f.Lease > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", f.PerSecond())
 }
 
 func reversed[T any](list []T) []T {
@@ -120,7 +167,7 @@ func stamp(unix int64) string {
 }
 
 // shorten cuts a text to n characters.
-func shorten(text string, n int) string {
+func shorten(n int, text string) string {
 	if runes := []rune(text); len(runes) > n {
 		return string(runes[:n-1]) + "…"
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,23 +28,23 @@ const (
 
 // login is the result of a browser's token. The token itself is not kept.
 type login struct {
+	hash      [sha256.Size]byte // of its cookie
 	principal string
 	counts    func() bool
 	ends      session.Instant
 }
 
-// logins are only in memory: the replica forgets them when it stops. The keys are hashes of cookies.
+// logins are only in memory: the replica forgets them when it stops.
 type logins struct {
 	clock     session.Clock
-	verifying chan struct{}
+	verifying *places
 
-	mu    sync.Mutex // guards the fields below
-	all   map[[sha256.Size]byte]login
-	order [][sha256.Size]byte // in order of their beginnings; some have ended
+	mu  sync.Mutex // guards all
+	all []login    // the oldest first; some have ended
 }
 
 func newLogins(clock session.Clock) *logins {
-	return &logins{clock: clock, verifying: make(chan struct{}, maxLoginNow), all: map[[sha256.Size]byte]login{}}
+	return &logins{clock: clock, verifying: newPlaces(maxLoginNow, maxLoginNow)}
 }
 
 // add begins a login, and returns its cookie.
@@ -54,28 +55,19 @@ func (ls *logins) add(principal string, counts func() bool) (cookie string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now, own := ls.clock(), 0
-	for i := len(ls.order) - 1; i >= 0; i-- { // newest first
-		l, there := ls.all[ls.order[i]]
-		if there && l.principal == principal {
+	for i, l := range slices.Backward(ls.all) {
+		if l.principal == principal {
 			own++
 		}
-		if !there || l.ends <= now || l.principal == principal && own >= maxOwn {
-			ls.remove(i)
+		if l.ends <= now || l.principal == principal && own >= maxOwn {
+			ls.all = slices.Delete(ls.all, i, i+1)
 		}
 	}
-	if len(ls.order) >= maxLogins {
-		ls.remove(0)
+	if len(ls.all) >= maxLogins {
+		ls.all = slices.Delete(ls.all, 0, 1)
 	}
-	hash := sha256.Sum256([]byte(cookie))
-	ls.all[hash] = login{principal: principal, counts: counts, ends: now.Add(loginTime)}
-	ls.order = append(ls.order, hash)
+	ls.all = append(ls.all, login{hash: sha256.Sum256([]byte(cookie)), principal: principal, counts: counts, ends: now.Add(loginTime)})
 	return cookie
-}
-
-// remove ends one login of order. mu is held.
-func (ls *logins) remove(i int) {
-	delete(ls.all, ls.order[i])
-	ls.order = append(ls.order[:i], ls.order[i+1:]...)
 }
 
 // find returns the login of a cookie, if it is valid. Its counts also checks the login itself, so that a stream
@@ -90,17 +82,21 @@ func (ls *logins) find(cookie string) (login, bool) {
 	return l, ok
 }
 
-func (ls *logins) at(hash [sha256.Size]byte) (login, bool) {
+func (ls *logins) at(hash [sha256.Size]byte) (l login, ok bool) {
 	ls.mu.Lock()
-	l, ok := ls.all[hash]
+	i := slices.IndexFunc(ls.all, func(l login) bool { return l.hash == hash })
+	if i >= 0 {
+		l = ls.all[i]
+	}
 	ls.mu.Unlock()
-	return l, ok && l.ends > ls.clock() && l.counts()
+	return l, i >= 0 && l.ends > ls.clock() && l.counts()
 }
 
 func (ls *logins) end(cookie string) {
+	hash := sha256.Sum256([]byte(cookie))
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	delete(ls.all, sha256.Sum256([]byte(cookie)))
+	ls.all = slices.DeleteFunc(ls.all, func(l login) bool { return l.hash == hash })
 }
 
 // cookieName contains the replica's ID: browsers send a cookie to all ports of a machine.
@@ -135,7 +131,7 @@ func (c *Console) showLogin(w http.ResponseWriter, q *http.Request, code int, re
 
 func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 	if !c.cfg.Encrypted || q.ParseForm() != nil || !c.isFormToken("", q.PostForm.Get("csrf")) {
-		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+		c.refuse(w, http.StatusForbidden, notOurForm)
 		return
 	}
 	principal, counts, err := c.verify(q)
@@ -151,17 +147,18 @@ func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 	http.Redirect(w, q, ownPath(q.PostForm.Get("to")), http.StatusSeeOther)
 }
 
+const notOurForm = "the form is not, or not any more, one of the console's: go back and load the page again"
+
 var errManyLogins = errors.New("others are logging in; try again")
 
 // verify returns the principal of a form's token. It holds its place only meanwhile, since strangers may read
 // answers slowly.
 func (c *Console) verify(q *http.Request) (principal string, counts func() bool, err error) {
-	select {
-	case c.logins.verifying <- struct{}{}:
-		defer func() { <-c.logins.verifying }()
-	default:
+	leave, ok := c.logins.verifying.enter("")
+	if !ok {
 		return "", nil, errManyLogins
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(q.Context(), verifyTime)
 	defer cancel()
 	return c.cfg.Door.Verify(ctx, strings.TrimSpace(q.PostForm.Get("token")), q.RemoteAddr)
@@ -170,7 +167,7 @@ func (c *Console) verify(q *http.Request) (principal string, counts func() bool,
 func (c *Console) logout(w http.ResponseWriter, q *http.Request) {
 	who, err := c.guest(q)
 	if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
-		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+		c.refuse(w, http.StatusForbidden, notOurForm)
 		return
 	}
 	if cookie, err := q.Cookie(c.cookieName()); err == nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"html/template"
 	"io/fs"
+	"mime"
 	"net/http"
 	"net/url"
 	"path"
@@ -33,6 +34,8 @@ type page struct {
 	Done    string // the act just done
 	Every   int    // seconds between updates; 0: none
 
+	Operator bool // the visitor is one; only on pages that offer acts
+
 	// Filled in by render and visit.
 	Cell, Replica, Version string
 	Principal              string
@@ -44,7 +47,7 @@ type page struct {
 type pages map[string]*template.Template
 
 // newPages parses the templates. They are part of the program, and the tests render each, so an error panics.
-func newPages(files assets) pages {
+func (c *Console) newPages() pages {
 	all := pages{}
 	names, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
@@ -52,7 +55,7 @@ func newPages(files assets) pages {
 	}
 	for _, name := range names {
 		if base := strings.TrimSuffix(path.Base(name), ".html"); base != "layout" && base != "parts" {
-			all[base] = template.Must(template.New(base).Funcs(functions(files)).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", name))
+			all[base] = template.Must(template.New(base).Funcs(c.functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", name))
 		}
 	}
 	return all
@@ -72,11 +75,11 @@ func (c *Console) render(w http.ResponseWriter, code int, name string, p page) {
 	_, _ = w.Write(text.Bytes()) // the browser is gone
 }
 
-// show makes a page for a visitor, or returns why it cannot.
-type show func(ctx context.Context, v *visitor, q *http.Request) (name string, p page, err error)
+// show fills in a page for a visitor, or returns why it cannot.
+type show func(ctx context.Context, v *visitor, q *http.Request, p *page) error
 
 // visit serves a page to known callers, and has others log in.
-func (c *Console) visit(what show) http.HandlerFunc {
+func (c *Console) visit(name string, empty page, fill show) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		who, err := c.guest(q)
 		if err != nil {
@@ -92,42 +95,36 @@ func (c *Console) visit(what show) http.HandlerFunc {
 			return
 		}
 		defer c.visitors.leave(v)
-		name, p, err := what(ctx, v, q)
-		p.Principal, p.Known, p.CSRF = who.Principal, c.cfg.Encrypted, c.formToken(who.Principal)
-		p.CanLogOut = c.hasLogin(q)
-		p.URL, p.Done = withoutDone(q.URL), c.done(who.Principal, q.URL.Query().Get("done"))
-		if err != nil && isUpdate(q) {
-			c.postpone(w, err)
-			return
-		}
-		code := http.StatusOK
-		if err != nil {
+		p, code := empty, http.StatusOK
+		if err = fill(ctx, v, q, &p); err != nil {
+			if isUpdate(q) {
+				c.postpone(w, err)
+				return
+			}
 			p.Problem, code = explainProblem(err), statusOf(err)
 		}
-		c.render(w, code, name, p)
+		p.URL, p.Done = withValue(q.URL, "done", ""), c.done(who.Principal, q.URL.Query().Get("done"))
+		c.renderFor(w, code, name, p, who)
 	}
 }
 
-// withoutDone returns the address of a page without the mark of doneMark.
-func withoutDone(u *url.URL) string {
-	if !u.Query().Has("done") {
-		return u.RequestURI()
-	}
+// renderFor is render for a known caller.
+func (c *Console) renderFor(w http.ResponseWriter, code int, name string, p page, who Guest) {
+	p.Principal, p.Known, p.CSRF, p.CanLogOut = who.Principal, c.cfg.Encrypted, c.formToken(who.Principal), who.login
+	c.render(w, code, name, p)
+}
+
+// withValue returns an address with another value, without that of doneMark.
+func withValue(u *url.URL, name, value string) string {
 	values := u.Query()
 	values.Del("done")
+	if values.Del(name); value != "" {
+		values.Set(name, value)
+	}
 	if len(values) == 0 {
 		return u.Path
 	}
 	return u.Path + "?" + values.Encode()
-}
-
-func (c *Console) hasLogin(q *http.Request) bool {
-	cookie, err := q.Cookie(c.cookieName())
-	if err != nil {
-		return false
-	}
-	_, ok := c.logins.find(cookie.Value)
-	return ok
 }
 
 // turnAway redirects an unknown caller to the login.
@@ -176,49 +173,31 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// assets are the other files of pages, by name.
-type assets map[string]staticFile
+// asset returns the address of another file of pages. It contains a hash of all of them, so its contents never change.
+func (c *Console) asset(name string) string { return "/console/static/" + name + "?v=" + c.assets }
 
-// staticFile is one of them. Its address contains its hash, so its contents never change.
-type staticFile struct {
-	data    []byte
-	kind    string
-	version string
+func hashAssets() string {
+	sum := sha256.New()
+	for _, name := range []string{"console.css", "console.js", "htmx.min.js", "icon.svg", "idiomorph-ext.min.js"} {
+		data, err := staticFiles.ReadFile("static/" + name)
+		if err != nil {
+			panic(err) // a fault of the program, as in newPages
+		}
+		sum.Write(data)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
-func newAssets() assets {
-	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-	all := assets{}
-	entries, err := staticFiles.ReadDir("static")
-	for _, e := range entries {
-		data, failure := staticFiles.ReadFile("static/" + e.Name())
-		sum := sha256.Sum256(data)
-		all[e.Name()] = staticFile{data: data, kind: types[path.Ext(e.Name())], version: hex.EncodeToString(sum[:6])}
-		err = errors.Join(err, failure)
-	}
+func (c *Console) serveAsset(w http.ResponseWriter, q *http.Request) {
+	name := q.PathValue("name")
+	data, err := staticFiles.ReadFile("static/" + name)
 	if err != nil {
-		panic(err) // a fault of the program, as in newPages
-	}
-	return all
-}
-
-func (a assets) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	file := a[q.PathValue("name")]
-	if file.kind == "" {
 		http.Error(w, "there is no such file", http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Type", file.kind)
-	if q.URL.Query().Get("v") == file.version {
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	if q.URL.Query().Get("v") == c.assets {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	_, _ = w.Write(file.data) // the browser is gone
-}
-
-func (a assets) address(name string) (string, error) {
-	file, ok := a[name]
-	if !ok {
-		return "", fs.ErrNotExist
-	}
-	return "/console/static/" + name + "?v=" + file.version, nil
+	_, _ = w.Write(data) // the browser is gone
 }

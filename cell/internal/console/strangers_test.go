@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/chubbylock/chubby/cell/internal/origin"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -43,16 +44,16 @@ func TestStrangersTakeNoPlaces(t *testing.T) {
 		close(never.come)
 		synctest.Wait()
 	})
-	var s strangers
+	s := newPlaces(maxStrangers, maxFromOne)
 	for n := range 2 * maxFromOne { // of one network, as a machine has one to itself
-		if _, ok := s.enter(fmt.Sprintf("[2001:db8::%x]:1", n)); ok != (n < maxFromOne) {
+		if _, ok := s.enter(origin.Of(fmt.Sprintf("[2001:db8::%x]:1", n))); ok != (n < maxFromOne) {
 			t.Errorf("request %d of a stranger with many addresses: %v", n, ok)
 		}
 	}
-	s = strangers{}
+	s = newPlaces(maxStrangers, maxFromOne)
 	var leave []func()
 	for n := range 2 * maxStrangers {
-		left, ok := s.enter(fmt.Sprintf("10.0.0.1:%d", n))
+		left, ok := s.enter(origin.Of(fmt.Sprintf("10.0.0.1:%d", n)))
 		if ok != (n < maxFromOne) {
 			t.Errorf("request %d of a stranger: %v", n, ok)
 		}
@@ -61,7 +62,7 @@ func TestStrangersTakeNoPlaces(t *testing.T) {
 		}
 	}
 	for n := range 2 * maxStrangers {
-		left, ok := s.enter(fmt.Sprintf("10.0.1.%d:1", n))
+		left, ok := s.enter(origin.Of(fmt.Sprintf("10.0.1.%d:1", n)))
 		if ok != (n < maxStrangers-maxFromOne) {
 			t.Errorf("request %d of another stranger: %v", n, ok)
 		}
@@ -72,8 +73,8 @@ func TestStrangersTakeNoPlaces(t *testing.T) {
 	for _, one := range leave {
 		one()
 	}
-	if s.all != 0 || len(s.from) != 0 {
-		t.Errorf("%d places are taken, by %v", s.all, s.from)
+	if s.taken != 0 || len(s.by) != 0 {
+		t.Errorf("%d places are taken, by %v", s.taken, s.by)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/client"
 )
 
 // takeoversPage shows each take-over of the master, phase by phase.
@@ -19,9 +18,7 @@ type takeoversPage struct {
 
 // timeline is a drawn take-over.
 type timeline struct {
-	Epoch    api.Epoch
-	At       int64
-	Sessions int
+	api.Takeover
 	Replaced bool          // there was an earlier master
 	Vacant   time.Duration // between the two
 	Served   time.Duration // from its election until it served
@@ -44,24 +41,22 @@ const (
 	leastBar      = 3
 )
 
-func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request) (string, page, error) {
-	p := page{Title: "Take-overs", Nav: "takeovers", Every: 2}
+func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
 	o, err := v.cell.Overview(ctx, 1)
 	if err != nil {
-		return "takeovers", p, err
+		return err
 	}
-	c.sawOverview(v, o)
 	content := takeoversPage{Now: c.cfg.Wall(), Whole: o.Whole}
 	for _, t := range o.Takeovers {
 		content.Takeovers = append(content.Takeovers, timelineOf(t))
 	}
 	p.Content = content
-	return "takeovers", p, nil
+	return nil
 }
 
 // timelineOf draws a take-over, from the beginning of its first phase to the end of its last.
-func timelineOf(t client.Takeover) timeline {
-	line := timeline{Epoch: t.Epoch, At: t.ElectedUnix, Sessions: t.Sessions}
+func timelineOf(t api.Takeover) timeline {
+	line := timeline{Takeover: t}
 	var begin, end time.Duration
 	for _, p := range t.Phases {
 		begin, end = min(begin, p.Begin), max(end, p.End)

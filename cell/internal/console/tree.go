@@ -13,40 +13,36 @@ import (
 type treePage struct {
 	Now      int64
 	Stat     api.Stat
-	Crumbs   []crumb
+	Crumbs   []string // the path, and those above it
 	Children []api.Stat
 	Pager    pager // of the children
 	Contents contents
 }
 
-type crumb struct{ Name, Path string }
-
-func crumbs(p api.Path) []crumb {
-	root := "/" + api.Root + "/" + p.Cell()
-	list := []crumb{{root, root}}
-	at := root
-	for name := range strings.SplitSeq(strings.TrimPrefix(p.String(), root), "/") {
+func crumbs(p api.Path) []string {
+	at := "/" + api.Root + "/" + p.Cell()
+	list := []string{at}
+	for name := range strings.SplitSeq(strings.TrimPrefix(p.String(), at), "/") {
 		if name != "" {
 			at += "/" + name
-			list = append(list, crumb{name, at})
+			list = append(list, at)
 		}
 	}
 	return list
 }
 
-func (c *Console) tree(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
-	p := page{Title: "Tree", Nav: "tree"}
+func (c *Console) tree(ctx context.Context, v *visitor, q *http.Request, p *page) error {
 	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
-		return "tree", p, err
+		return err
 	}
 	p.Title = path.String()
 	content := treePage{Now: c.cfg.Wall(), Crumbs: crumbs(path)}
 	p.Content = &content
 	if content.Pager, err = pagerOf(q); err != nil {
-		return "tree", p, err
+		return err
 	}
-	return "tree", p, inSession(ctx, v, func(s *client.Client) error { return content.read(ctx, s, path, q) })
+	return inSession(ctx, v, func(s *client.Client) error { return content.read(ctx, s, path, q) })
 }
 
 // read reads a node. The handle closes with its session.
@@ -92,28 +88,25 @@ type explainPage struct {
 	Now         int64
 	Path        string
 	Explanation client.Explanation
-	Lock        lockRow
-	History     client.History
+	History     api.History
 	NoHistory   string // why it is missing
-	Operator    bool
-	Asked       bool // with a path
+	Asked       bool   // with a path
 }
 
-func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
+func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request, p *page) error {
 	content := explainPage{Now: c.cfg.Wall(), Asked: q.URL.Query().Get("path") != ""}
-	p := page{Title: "Why does it wait?", Nav: "explain", Content: &content}
+	p.Content = &content
 	if !content.Asked {
-		return "explain", p, nil
+		return nil
 	}
 	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
-		return "explain", p, err
+		return err
 	}
 	content.Path, p.Title, p.Every = path.String(), path.String(), 2
 	if content.Explanation, err = v.cell.Explain(ctx, path.String()); err != nil {
-		return "explain", p, err
+		return err
 	}
-	content.Lock = rowOf(content.Explanation.Lock)
 	content.History, err = v.cell.History(ctx, path.String())
 	switch {
 	case errors.Is(err, api.NotFound):
@@ -121,6 +114,6 @@ func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request) (str
 	case err != nil:
 		content.NoHistory = err.Error()
 	}
-	content.Operator = c.isOperator(ctx, v)
-	return "explain", p, nil
+	p.Operator = isOperator(ctx, v)
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -16,29 +15,17 @@ import (
 const (
 	maxVisitors = 64              // at a time, each with its own connections
 	forgotten   = 5 * time.Minute // idle time after which a visitor is forgotten
-	askAgain    = 10 * time.Second
 )
 
 // visitor is a caller who looks at the console. It has its own connections, so that the services know whose
 // calls they are.
 type visitor struct {
-	principal string
-	address   net.Addr
-	counts    atomic.Pointer[func() bool] // of its latest credentials
-	cell      *client.Cell
-	series    series
+	cell   *client.Cell
+	series series
 
 	// visitors.mu guards these.
 	used    session.Instant
 	serving int // requests
-	streams int // of these, streams of events
-
-	operator  atomic.Bool  // whether the master said so
-	operatorT atomic.Int64 // when it said so, a session.Instant; 0 for never
-}
-
-func (v *visitor) who() Guest {
-	return Guest{Address: v.address, Principal: v.principal, Counts: func() bool { return (*v.counts.Load())() }}
 }
 
 // visitors are those with open connections. At the limit, the longest idle one makes room.
@@ -54,9 +41,9 @@ func newVisitors(cfg Config) *visitors { return &visitors{cfg: cfg, byKey: map[s
 
 // key distinguishes visitors: by principal and host.
 func (g Guest) key() string {
-	host, _, err := net.SplitHostPort(g.Address.String())
+	host, _, err := net.SplitHostPort(g.Address)
 	if err != nil {
-		host = g.Address.String()
+		host = g.Address
 	}
 	return g.Principal + "\x00" + host
 }
@@ -80,7 +67,6 @@ func (vs *visitors) enter(ctx context.Context, who Guest) (*visitor, error) {
 		}
 	}
 	if err == nil {
-		v.counts.Store(&who.Counts)
 		v.used = now
 		v.serving++
 	}
@@ -89,29 +75,6 @@ func (vs *visitors) enter(ctx context.Context, who Guest) (*visitor, error) {
 		_ = one.cell.Close() // it never fails
 	}
 	return v, err
-}
-
-// beginStream counts a new stream of a visitor, if it may have one; then the caller must call endStream.
-func (vs *visitors) beginStream(v *visitor) bool {
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
-	own := 0 // from any address
-	for _, one := range vs.byKey {
-		if one.principal == v.principal {
-			own += one.streams
-		}
-	}
-	if vs.cfg.Encrypted && own >= maxOwnStreams {
-		return false
-	}
-	v.streams++
-	return true
-}
-
-func (vs *visitors) endStream(v *visitor) {
-	vs.mu.Lock()
-	defer vs.mu.Unlock()
-	v.streams--
 }
 
 func (vs *visitors) leave(v *visitor) {
@@ -143,12 +106,12 @@ func (vs *visitors) forget(now session.Instant) (gone []*visitor) {
 
 // newVisitor makes a guest's client, which connects later.
 func (vs *visitors) newVisitor(ctx context.Context, who Guest) (*visitor, error) {
-	v := &visitor{principal: who.Principal, address: who.Address}
+	v := &visitor{}
 	var err error
 	v.cell, err = client.Dial(context.WithoutCancel(ctx), client.Config{
 		Cell: vs.cfg.Cell, Servers: vs.cfg.Door.Servers(), NoTLS: true, Clock: vs.cfg.Clock, DialTimeout: maxStatusTime, NoCache: true,
 		Dialer: func(ctx context.Context, address string) (net.Conn, error) {
-			return vs.cfg.Door.Dial(ctx, v.who(), address)
+			return vs.cfg.Door.Dial(ctx, who, address)
 		},
 	})
 	return v, err
@@ -165,23 +128,10 @@ func (vs *visitors) close() {
 	}
 }
 
-// isOperator reports whether the master considers a visitor an operator. An answer is valid for askAgain.
-func (c *Console) isOperator(ctx context.Context, v *visitor) bool {
-	now := c.cfg.Clock()
-	if last := session.Instant(v.operatorT.Load()); last != 0 && now.Sub(last) < askAgain {
-		return v.operator.Load()
-	}
+// isOperator reports whether the master considers a visitor an operator.
+func isOperator(ctx context.Context, v *visitor) bool {
 	o, err := v.cell.Overview(ctx, 1)
-	if err == nil {
-		c.sawOverview(v, o)
-	}
 	return err == nil && o.Whole
-}
-
-// sawOverview records whether its viewer is an operator.
-func (c *Console) sawOverview(v *visitor, o client.Overview) {
-	v.operator.Store(o.Whole)
-	v.operatorT.Store(int64(max(c.cfg.Clock(), 1)))
 }
 
 // inSession calls do in a session of the visitor's, and ends it. Calls that name nodes, or change something, need one.
@@ -196,13 +146,13 @@ func inSession(ctx context.Context, v *visitor, do func(*client.Client) error) e
 
 // guest identifies a caller, by an earlier login with a token or by the certificate of the connection.
 func (c *Console) guest(q *http.Request) (Guest, error) {
-	who := Guest{Address: remoteAddress(q.RemoteAddr), Counts: func() bool { return true }}
+	who := Guest{Address: q.RemoteAddr, Counts: func() bool { return true }}
 	if !c.cfg.Encrypted {
 		return who, nil
 	}
 	if cookie, err := q.Cookie(c.cookieName()); err == nil {
 		if l, ok := c.logins.find(cookie.Value); ok {
-			who.Principal, who.Counts = l.principal, l.counts
+			who.Principal, who.Counts, who.login = l.principal, l.counts, true
 			return who, nil
 		}
 	}
@@ -213,10 +163,3 @@ func (c *Console) guest(q *http.Request) (Guest, error) {
 	who.Principal, who.Counts, err = c.cfg.Door.Identify(q.TLS)
 	return who, err
 }
-
-// remoteAddress is a browser's address.
-type remoteAddress string
-
-func (remoteAddress) Network() string { return "tcp" }
-
-func (a remoteAddress) String() string { return string(a) }

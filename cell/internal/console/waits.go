@@ -53,17 +53,15 @@ type waitsPage struct {
 	Whole         bool
 }
 
-func (c *Console) waits(ctx context.Context, v *visitor, _ *http.Request) (string, page, error) {
-	p := page{Title: "Waits", Nav: "waits", Every: 3}
+func waits(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
 	o, err := v.cell.Overview(ctx, api.MaxListed)
 	if err != nil {
-		return "waits", p, err
+		return err
 	}
-	c.sawOverview(v, o)
 	content := graphOf(o.Waits)
 	content.More, content.Whole = o.MoreWaits, o.Whole
 	p.Content = content
-	return "waits", p, nil
+	return nil
 }
 
 func graphOf(locks []client.LockInfo) *waitsPage {

@@ -45,7 +45,7 @@ func (a *asides) rest() {
 	a.call.Notify(a.t.Context(), func() { a.resumed.Store(true) })
 }
 
-// told resumes, and returns the kinds of the events that the client is told of while the call waits on.
+// told resumes, and returns the kinds of the events that the client gets while the call waits on.
 func (a *asides) told() []api.EventKind {
 	a.t.Helper()
 	if synctest.Wait(); !a.resumed.Load() {
@@ -67,10 +67,7 @@ func (a *asides) answer() Extension {
 	if events := a.call.Tell(); len(events) > 0 {
 		a.t.Fatalf("waits on, and tells of %v", kindsOf(events))
 	}
-	x, err := a.call.Finish(a.t.Context())
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	x := must(a.call.Finish(a.t.Context()))(a.t)
 	if x.Grant != nil {
 		a.c.grant = x.Grant.Number
 	}
@@ -93,7 +90,7 @@ func (c *soloClient) post(kinds ...api.EventKind) {
 	}
 }
 
-// A KeepAlive tells of events that take nothing away and waits on, until the lease is due to be
+// A KeepAlive sends events that take nothing away and waits on, until the lease is due to be
 // extended, which it is although they are acknowledged only with the next one.
 func TestToldAside(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -129,16 +126,13 @@ func TestToldAsideIsExtended(t *testing.T) {
 	if told := b.takeEvents(1); len(told) != 0 || b.isAcknowledged() {
 		t.Errorf("answered with %d, acknowledged %v", len(told), b.isAcknowledged())
 	}
-	if told := b.takeEvents(0); len(told) != 1 {
-		t.Errorf("after a lost reply: %d", len(told))
-	}
+	equal(t, len(b.takeEvents(0)), 1, "after a lost reply: %d")
 	if b.acknowledge(1, 1); !b.isAcknowledged() || len(b.after(0)) != 0 {
 		t.Error("acknowledged, and waits")
 	}
 }
 
-// What takes something away, or is waited for, ends the call, which then tells of what it has
-// not told.
+// What takes something away, or is waited for, ends the call, which then sends the rest.
 func TestNotToldAside(t *testing.T) {
 	for kind := api.EventContentsModified; kind <= api.EventLockVacant; kind++ {
 		if kind.Subscribable() && kind != api.EventConflictingLock {
@@ -170,17 +164,13 @@ func TestToldAsideIsBounded(t *testing.T) {
 		}
 		return n
 	}
-	if n := tells(newTestMailbox(), ""); n != maxToldAside {
-		t.Errorf("tells of %d", n)
-	}
+	equal(t, tells(newTestMailbox(), ""), maxToldAside, "tells of %d")
 	if n := tells(newTestMailbox(), strings.Repeat("p", 1000)); n == 0 || n > maxToldAsideBytes/1000 {
 		t.Errorf("tells of %d with long names", n)
 	}
 	crowded := newTestMailbox()
 	crowded.mail.add("p", crowded.mail.limit/8+1)
-	if n := tells(crowded, ""); n != 0 {
-		t.Errorf("tells of %d in a crowd", n)
-	}
+	equal(t, tells(crowded, ""), 0, "tells of %d in a crowd")
 }
 
 // A call that has been replaced tells nothing, and takes nothing from the one in its place.
@@ -200,7 +190,7 @@ func TestReplacedTellsNothing(t *testing.T) {
 	})
 }
 
-// A call that is finished only after a newer one has told of more takes no part in what the newer one
+// A call that is finished only after a newer one has sent more takes no part in what the newer one
 // owes, or that would extend nothing.
 func TestLateAnswerOwesNothing(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -216,9 +206,7 @@ func TestLateAnswerOwesNothing(t *testing.T) {
 			t.Errorf("the older is answered with %v, %v", x, err)
 		}
 		time.Sleep(session.Due(api.DefaultLease))
-		if x := newer.answer(); x.Grant == nil {
-			t.Error("the newer extends nothing")
-		}
+		failIf(t, newer.answer().Grant == nil, "the newer extends nothing")
 	})
 }
 
@@ -232,10 +220,7 @@ func TestDueWhileTelling(t *testing.T) {
 		for _, early := range []bool{true, false} {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				c := m.client(t, 1)
-				k, err := m.Sessions.Park(c.who, c.heard(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				k := must(m.Sessions.Park(c.who, c.heard(), nil))(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				k.Notify(ctx, func() {})

@@ -1,6 +1,8 @@
 package master
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,43 +23,31 @@ func leasedSession(nonce byte) raftfsm.Command {
 func (s *soloMaster) leasedClient(t *testing.T, nonce byte) *soloClient {
 	t.Helper()
 	id, grant, err := s.Sessions.Create(t.Context(), *leasedSession(nonce).CreateSession)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
-// patientClient is client, of a session that caches nothing and lasts for as long as a session may
-// without a KeepAlive.
+// patientClient is client, of a session that caches nothing and lasts for as long as a session may without a KeepAlive.
 func (s *soloMaster) patientClient(t *testing.T) *soloClient {
 	t.Helper()
 	c := *cachingSession(100).CreateSession
 	c.Lease, c.MayCache = api.MaxLease, false
 	id, grant, err := s.Sessions.Create(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
 // renew asks for a cache lease.
 func (c *soloClient) renew(t *testing.T) time.Duration {
 	t.Helper()
-	lease, err := c.m.Files.RenewCache(t.Context(), c.who.Session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
+	return must(c.m.Files.RenewCache(t.Context(), c.who.Session))(t)
 }
 
-// took returns how long a change takes, by the clock of the master, and fails the test if that
-// fails.
+// took returns how long a change takes, by the clock of the master, and fails the test if that fails.
 func took(t *testing.T, done <-chan error) time.Duration {
 	t.Helper()
 	began := time.Now()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, <-done)
 	return time.Since(began)
 }
 
@@ -120,9 +110,7 @@ func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if stillWaits(done) {
-			t.Fatal("the change waits for a cache lease that was over 1.5 s ago")
-		}
+		stopIf(t, stillWaits(done), "the change waits for a cache lease that was over 1.5 s ago")
 		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
 			t.Errorf("cacheable %v, %v", cacheable, err)
 		}
@@ -130,9 +118,7 @@ func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 			t.Errorf("the next write waited %v", got)
 		}
 		reader.acknowledge(t, reader.hear(t))
-		if lease := reader.renew(t); lease != api.CacheLease {
-			t.Errorf("granted %v when it has dropped everything", lease)
-		}
+		equal(t, reader.renew(t), api.CacheLease, "granted %v when it has dropped everything")
 		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
 			t.Errorf("cacheable %v, %v", cacheable, err)
 		}
@@ -142,7 +128,7 @@ func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 	})
 }
 
-// The author of a change is not told of it, and stays entered: the next change of another has to tell
+// The author of a change gets no invalidation, and stays in the copyset: the next change of another has to tell
 // it, also if its cache lease was over while its own waited.
 func TestAuthorIsToldOfTheNextChange(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -160,9 +146,7 @@ func TestAuthorIsToldOfTheNextChange(t *testing.T) {
 			t.Fatalf("the author was granted %v", lease)
 		}
 		done := reader.write(t.Context(), own)
-		if !stillWaits(done) {
-			t.Fatal("a change did not wait for the author of the one before")
-		}
+		stopIf(t, !stillWaits(done), "a change did not wait for the author of the one before")
 		if events := author.hear(t); len(events) != 1 || events[0].Path != "/ls/local/f" {
 			t.Errorf("told %v", events)
 		}
@@ -177,18 +161,12 @@ func TestRemovalWaitsForCacheLease(t *testing.T) {
 		h := owner.openEphemeral(t, "/ls/local/e")
 		reader.renew(t)
 		m.coherence.registerReader(reader.who.Session, "/e", "")
-		if err := m.Files.Close(t.Context(), owner.mutation(), h); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), owner.mutation(), h))
 		there := func() bool { _, there := m.epoch.state().Tree.Get("/e"); return there }
 		time.Sleep(api.CacheLease - time.Millisecond)
-		if !there() {
-			t.Error("it was removed while a cache lease ran")
-		}
+		failIf(t, !there(), "it was removed while a cache lease ran")
 		time.Sleep(200 * time.Millisecond)
-		if there() {
-			t.Error("it is still there")
-		}
+		failIf(t, there(), "it is still there")
 	})
 }
 
@@ -221,6 +199,111 @@ func TestNoCacheLeasesBelowTheirLevel(t *testing.T) {
 		c := m.leasedClient(t, 1)
 		if m.Sessions.NeedsCacheLease(c.who.Session) || c.renew(t) != 0 {
 			t.Error("a session of a cell below the level has cache leases")
+		}
+	})
+}
+
+// ephemerals opens that many ephemeral nodes in a session and returns its id.
+func ephemerals(t *testing.T, s *raftfsm.State, owner string, names ...api.Name) api.SessionID {
+	t.Helper()
+	r := &request{session: with(t, s, cachingSessionOf(owner))[0].Session}
+	for _, name := range names {
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: name, Create: api.MustCreate, Kind: api.File, Ephemeral: true}})
+	}
+	return r.session
+}
+
+// A client that does not drop its cache delays only the removal of the nodes in it: all other nodes that died with them
+// are removed, and can be cached again, before that.
+func TestSlowCacheDelaysItsNodesOnly(t *testing.T) {
+	t.Run("one", func(t *testing.T) { slowCache(t, "/d/007") })
+	t.Run("the first", func(t *testing.T) {
+		var first []api.Name
+		for i := range 2*beginAtOnce + 1 {
+			first = append(first, api.Name(fmt.Sprintf("/d/%03d", i)))
+		}
+		slowCache(t, first...)
+	})
+}
+
+// slowCache tries it with those nodes in the client's cache.
+func slowCache(t *testing.T, cached ...api.Name) {
+	const nodes = 3 * beginAtOnce
+	var names []api.Name
+	for i := range nodes {
+		names = append(names, api.Name(fmt.Sprintf("/d/%03d", i)))
+	}
+	var owner api.SessionID
+	inSolo(t, func(s *raftfsm.State) {
+		r := &request{session: with(t, s, cachingSessionOf("maker"))[0].Session}
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: "/d", Create: api.MustCreate, Kind: api.Directory}})
+		owner = ephemerals(t, s, "owner", names...)
+		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: r.session}}}})
+	}, func(t *testing.T, m *soloMaster) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		good := m.client(t, 1)
+		good.keepAlive(ctx)
+		slow := m.client(t, 2)
+		stopIf(t, !m.coherence.registerReader(slow.who.Session, cached...), "the client cannot cache the nodes")
+		noErr(t, m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}))
+		time.Sleep(time.Second)
+		if n := m.epoch.state().Tree.Counts().Nodes; n != 4+len(cached) {
+			t.Errorf("%d nodes are left after a second; want the root, /acl and its list, /d, and the %d in the client's cache", n, len(cached))
+		}
+		if !m.coherence.registerReader(good.who.Session, "/d/767") {
+			t.Error("a removed node's name cannot be cached, because another node is not removed")
+		}
+		time.Sleep(13 * time.Second) // the slow client's lease
+		synctest.Wait()
+		if n := m.epoch.state().Tree.Counts().Nodes; n != 4 {
+			t.Errorf("%d nodes are left after the lease of the client that had one in its cache; want 4", n)
+		}
+	})
+}
+
+// A removal that could not be committed is repeated.
+func TestRemovalIsMadeAgain(t *testing.T) {
+	var owner api.SessionID
+	inSolo(t, func(s *raftfsm.State) { owner = ephemerals(t, s, "owner", "/e") }, func(t *testing.T, m *soloMaster) {
+		l := defaultLimits()
+		l.pending = 0 // the proposer accepts nothing
+		refuse := func([]byte) { m.limit(l) }
+		m.wrote.Store(&refuse) // beginning with the end of the session
+		noErr(t, m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}))
+		time.Sleep(time.Second)
+		if _, there := m.epoch.state().Tree.Get("/e"); !there {
+			t.Fatal("the node was removed although nothing could be committed")
+		}
+		m.wrote.Store(nil)
+		m.limit(defaultLimits())
+		time.Sleep(time.Second)
+		if _, there := m.epoch.state().Tree.Get("/e"); there {
+			t.Error("the node is still there after a second in which it could have been removed")
+		}
+	})
+}
+
+// A node that dies while clients have not acknowledged the fail-over is removed
+// after that: any client may have cached it under the earlier master.
+func TestRemovalWaitsForTheFailOver(t *testing.T) {
+	var reader api.SessionID
+	inSolo(t, func(s *raftfsm.State) {
+		reader = with(t, s, cachingSessionOf("reader"))[0].Session
+		owner := ephemerals(t, s, "owner", "/e")
+		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: owner}}}})
+	}, func(t *testing.T, m *soloMaster) {
+		time.Sleep(11 * time.Second)
+		if node, there := m.epoch.state().Tree.Get("/e"); !there || !node.Dying() {
+			t.Fatal("the node was removed while a client could have it in its cache")
+		}
+		time.Sleep(2 * time.Second) // the reader's lease ends
+		synctest.Wait()
+		if _, lives := m.epoch.state().Sessions.Get(reader); lives {
+			t.Fatal("the reader's session has not ended")
+		}
+		if _, there := m.epoch.state().Tree.Get("/e"); there {
+			t.Error("the node is still there")
 		}
 	})
 }

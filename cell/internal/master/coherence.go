@@ -119,7 +119,9 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 		case <-looking.due:
 			looking.at(ch)
 		case <-limit:
-			late.Reset(co.cutOff(ch, names))
+			co.epoch.mu.LockPatient()
+			late.Reset(co.cutOff(ch, names[0], co.epoch.clock()))
+			co.epoch.mu.Unlock()
 		case <-ctx.Done():
 			return &api.Error{
 				Code: api.Unavailable, Err: context.Cause(ctx),
@@ -170,16 +172,15 @@ func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
 
 // cutOff stops the leases of sessions that a change has waited for too long. They end with the leases they
 // have, whatever they acknowledge (decision 10). It returns when to look again, for sessions told later.
-func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
-	co.epoch.mu.LockPatient()
-	defer co.epoch.mu.Unlock()
-	now, next := co.epoch.clock(), co.slowClient
+// epoch.mu is held, with pauses.
+func (co *coherence) cutOff(ch *change, name api.Name, now session.Instant) time.Duration {
+	next := co.slowClient
 	for _, cl := range ch.clearings {
 		for id := range co.copyset.slowOf(cl) {
 			if left := co.slowClient - co.copyset.asked(ch, id, now); left > 0 {
 				next = min(next, left)
 			} else {
-				co.revocations.stopLease(id, co.heldUp(names[0]))
+				co.revocations.stopLease(id, co.heldUp(name))
 			}
 			co.epoch.mu.pause(1)
 		}

@@ -3,6 +3,8 @@ package master
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,9 +21,7 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		o := reader.open(t, "/ls/local/f", api.MustExist) // which holds the mutex for both
-		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.Session, maxCopies)
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
 		known := false // when it looked last
 		m.looking = func() {
 			if m.epoch.mu.mu.TryLock() { // else it looks to see whether it may read
@@ -43,9 +43,7 @@ func TestRefusedReaderIsNotEntered(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
-		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.Session, maxCopies)
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
 		h.Rights = namespace.ToWrite
 		if _, _, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("a handle that was not opened to read reads: %v", err)
@@ -58,9 +56,8 @@ func TestRefusedReaderIsNotEntered(t *testing.T) {
 	})
 }
 
-// Chubby §2.7: a change waits until a caching client has acknowledged the
-// invalidation. Sending it is not enough, nor, for the next change, that an
-// earlier one has waited and has given up.
+// Chubby §2.7: a change waits until a caching client has acknowledged the invalidation. Sending it is not enough, nor,
+// for the next change, that an earlier one has waited and has given up.
 func TestChangeWaitsForAcknowledgement(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
@@ -68,29 +65,21 @@ func TestChangeWaitsForAcknowledgement(t *testing.T) {
 		reader.open(t, "/ls/local/f", api.MustExist)
 		ctx, cancel := context.WithCancel(t.Context())
 		first := author.write(ctx, f)
-		if !stillWaits(first) {
-			t.Fatal("it did not wait")
-		}
+		stopIf(t, !stillWaits(first), "it did not wait")
 		time.Sleep(time.Second)
 		cancel()
-		if err := <-first; !errors.Is(err, api.Unavailable) {
-			t.Fatal(err)
-		}
+		mustFail(t, <-first, api.Unavailable)
 		second := author.write(t.Context(), f)
 		events := reader.hear(t)
 		if len(events) != 1 || events[0].Kind != api.EventCacheInvalidation || events[0].Path != "/ls/local/f" {
 			t.Fatalf("%v", events)
 		}
-		if !stillWaits(second) {
-			t.Fatal("it did not wait, because another change had")
-		}
+		stopIf(t, !stillWaits(second), "it did not wait, because another change had")
 		if again := reader.hear(t); len(again) != 1 || !stillWaits(second) {
 			t.Fatalf("told %d again; it was not acknowledged", len(again))
 		}
 		reader.acknowledge(t, events)
-		if stillWaits(second) {
-			t.Fatal("it still waits")
-		}
+		stopIf(t, stillWaits(second), "it still waits")
 	})
 }
 
@@ -112,55 +101,34 @@ func TestRefusalIsForGood(t *testing.T) {
 			return done
 		}
 		first := remove()
-		if !stillWaits(first) {
-			t.Fatal("it did not wait")
-		}
+		stopIf(t, !stillWaits(first), "it did not wait")
 		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.Owner.Handle, Mode: api.Exclusive}
-		granted, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, lock))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := <-remove(); !errors.Is(err, api.LockHeld) {
-			t.Fatalf("delete of a node whose lock another holds: %v", err)
-		}
-		if err := m.Locks.Release(t.Context(), locker.mutation(), lock, granted.Generation); err != nil {
-			t.Fatal(err)
-		}
+		granted := must(m.Locks.TryAcquire(t.Context(), requestFor(claim, lock)))(t)
+		mustFail(t, <-remove(), api.LockHeld, "delete of a node whose lock another holds")
+		noErr(t, m.Locks.Release(t.Context(), locker.mutation(), lock, granted.Generation))
 		for _, c := range []*soloClient{reader, locker} {
 			c.acknowledge(t, c.hear(t))
 		}
-		if err := <-first; !errors.Is(err, api.LockHeld) {
-			t.Errorf("the copy that waited: %v", err)
-		}
+		fails(t, <-first, api.LockHeld, "the copy that waited")
 		if _, there := m.epoch.state().Tree.Get("/f"); !there {
 			t.Error("it was done after it had been refused")
 		}
 	})
 }
 
-// A node is uncacheable until its change has been applied, even if the author
-// has given up meanwhile.
+// A node is uncacheable until its change has been applied, even if the author has given up meanwhile.
 func TestUncacheableUntilApplied(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
-		m.epoch.mu.Lock()
-		m.tables.copyset.drop(reader.who.Session, maxCopies)
-		m.epoch.mu.Unlock()
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
+		entered, leave := m.holdNextEntry()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := author.write(ctx, f)
 		<-entered
 		cancel()
-		if err := <-done; !errors.Is(err, api.Uncertain) {
-			t.Fatal(err)
-		}
+		mustFail(t, <-done, api.Uncertain)
 		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
 			t.Errorf("cacheable %v while a change is on its way: %v", cacheable, err)
 		}
@@ -190,17 +158,11 @@ func TestChangeWaitsForFlush(t *testing.T) {
 			created <- err
 		}()
 		events := before.hear(t)
-		if len(events) != 1 || events[0].Kind != api.EventMasterFailedOver {
-			t.Fatalf("%v", events)
-		}
-		if !stillWaits(created) {
-			t.Fatal("a change did not wait")
-		}
+		stopIf(t, len(events) != 1 || events[0].Kind != api.EventMasterFailedOver, "%v", events)
+		stopIf(t, !stillWaits(created), "a change did not wait")
 		author.open(t, "/ls/local/acl/everyone", api.MustExist) // no change
 		before.acknowledge(t, events)
-		if stillWaits(created) {
-			t.Fatal("it still waits")
-		}
+		stopIf(t, stillWaits(created), "it still waits")
 	})
 }
 
@@ -209,19 +171,14 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		owner, reader := m.client(t, 1), m.client(t, 2)
 		mutation := owner.mutation()
-		o, err := m.Files.Open(t.Context(), OpenRequest{
+		o := must(m.Files.Open(t.Context(), OpenRequest{
 			Mutation: mutation, Path: api.MustParsePath("/ls/local/e"),
 			Handle: Handle{Owner: namespace.Owner{Session: owner.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead},
 			Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		reader.open(t, "/ls/local/acl/everyone", api.MustExist)
 		m.coherence.registerReader(reader.who.Session, "/e", "")
-		if err := m.Files.Close(t.Context(), owner.mutation(), o.Handle); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), owner.mutation(), o.Handle))
 		events := reader.hear(t)
 		synctest.Wait()
 		if _, there := m.epoch.state().Tree.Get("/e"); !there || len(events) != 2 {
@@ -230,6 +187,120 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 		reader.acknowledge(t, events)
 		if _, there := m.epoch.state().Tree.Get("/e"); there {
 			t.Error("it is still there")
+		}
+	})
+}
+
+// A session that has asked for more names than it may cache continues to cache: the master tells it
+// to drop those that it asked for least recently, and what the master remembers stays below a bound
+// in bytes. Names that it asks for again and again stay.
+func TestFullCacheMakesRoom(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		reader := m.client(t, 1)
+		id := reader.who.Session
+		refused, hot := 0, 0
+		for i := range 60_000 {
+			if !m.coherence.registerReader(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
+				refused++
+			}
+			if i%100 == 0 && m.coherence.registerReader(id, "/hot") {
+				hot++
+			}
+			m.epoch.mu.Lock()
+			bytes, waits := m.tables.copyset.bytes[id], len(m.tables.boxes.byID[id].events) > 0
+			m.epoch.mu.Unlock()
+			if bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
+				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, maxSessionCopiesUntold)
+			}
+			if waits && i%500 == 0 { // the client is slow
+				for events := reader.hear(t); len(events) > 0; events = reader.hear(t) {
+					reader.acked = events[len(events)-1].Sequence
+					synctest.Wait()
+					if m.caughtUp(reader) {
+						break
+					}
+				}
+			}
+		}
+		if refused > 600 || hot < 590 {
+			t.Errorf("%d of 60000 names could not be cached; the name in constant use was cached %d of 600 times", refused, hot)
+		}
+		for i := range 20_000 { // it no longer answers
+			m.coherence.registerReader(id, api.Name(fmt.Sprintf("/more-%d", i)))
+		}
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if bytes := m.tables.copyset.bytes[id]; bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
+			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, maxSessionCopiesUntold)
+		}
+		if n := m.tables.copyset.used.of["p"]; n != m.tables.copyset.bytes[id] {
+			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.tables.copyset.bytes[id])
+		}
+		if m.tables.copyset.drop(id, maxCopies); len(m.tables.copyset.used.of)+len(m.tables.copyset.bytes)+len(m.tables.copyset.order)+len(m.tables.copyset.copies) != 0 {
+			t.Error("something is kept of a session that has ended")
+		}
+	})
+}
+
+// caughtUp acknowledges what the client received, and reports whether nothing else waits.
+func (s *soloMaster) caughtUp(c *soloClient) bool {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box := s.tables.boxes.byID[c.who.Session]
+	box.acknowledge(c.acked, c.acked)
+	s.tables.copyset.acknowledge(c.who.Session, box.received, maxCopies)
+	return len(box.events) == 0
+}
+
+// The master does not keep copies of names that a session has created and deleted.
+func TestOwnDeletionIsForgotten(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		for i := range 100 {
+			h := c.open(t, fmt.Sprintf("/ls/local/item-%d", i), api.MayCreate).Handle
+			mutation := c.mutation()
+			if _, err := m.Files.Change(t.Context(), h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if n := len(m.tables.copyset.names[c.who.Session]); n > 5 {
+			t.Errorf("%d names are kept of 100 files that it has deleted", n)
+		}
+	})
+}
+
+// A change waits long enough for a client with the longest lease that gets the
+// invalidation at the last moment and never drops its cache.
+func TestChangeOutwaitsTheLongestLease(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, again := m.client(t, 1), cachingSession(2).CreateSession
+		again.Lease = api.MaxLease
+		id, grant, err := m.Sessions.Create(t.Context(), *again)
+		noErr(t, err)
+		reader := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
+		reader.open(t, "/ls/local/f", api.MustExist)
+		alive, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			for alive.Err() == nil {
+				author.acknowledgeAll(t)
+			}
+		}()
+		began, done := time.Now(), make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), MaxChangeWait)
+			defer cancel()
+			done <- <-author.write(ctx, f)
+		}()
+		time.Sleep(api.MaxLease - time.Second)
+		if len(reader.hear(t)) != 1 { // it is not acknowledged
+			t.Error("it was told nothing")
+		}
+		if err := <-done; err != nil || time.Since(began) < api.MaxLease {
+			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 }

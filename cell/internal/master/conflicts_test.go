@@ -27,7 +27,7 @@ func (q *queues) waitingFor(lock namespace.Ref, mode api.LockMode) (list []*wait
 	return list
 }
 
-// noise is a random history of one lock and several handles. Some of these are told of conflicting requests, and some of those
+// noise is a random history of one lock and several handles. Some of these get events of conflicting requests, and some of those
 // may keep the lock. The model compares how things stand before and after each step; it does not know what was told earlier.
 type noise struct {
 	*chance
@@ -159,9 +159,7 @@ func (n *noise) act(before standing) (done noisyStep) {
 		done = n.try(n.request(), before)
 	case what < 70 && len(before.node.Holders) > 0:
 		done.holder = before.node.Holders[n.below(len(before.node.Holders))].Owner
-		if err := n.m.Locks.Release(n.t.Context(), n.mutation(n.clientOf(done.holder)), n.handles[done.holder], before.node.Lock); err != nil {
-			n.t.Error(err)
-		}
+		report(n.t, n.m.Locks.Release(n.t.Context(), n.mutation(n.clientOf(done.holder)), n.handles[done.holder], before.node.Lock))
 	case what < 78 && some != nil:
 		_, _ = n.m.Locks.Cancel(n.t.Context(), some.claim.Mutation)
 		n.asked = slices.DeleteFunc(n.asked, func(r *noisyRequest) bool { return r == some })
@@ -181,14 +179,12 @@ func (n *noise) act(before standing) (done noisyStep) {
 		h := n.handles[n.owners[n.below(len(n.owners))]]
 		done.holder, h.Epoch = h.Owner, 0
 		n.m.forget(h.Owner)
-		if err := n.m.Files.Use(h, namespace.ToWrite, false); err != nil {
-			n.t.Error(err)
-		}
+		report(n.t, n.m.Files.Use(h, namespace.ToWrite, false))
 	}
 	return done
 }
 
-// expected returns what a holder has to be told of a step, by the reasons of the requests; recalls are "recall".
+// expected returns the events that a holder has to get for a step, by the reasons of the requests; recalls are "recall".
 func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list []string) {
 	tell := func(quiet bool, reason string) bool {
 		switch {
@@ -226,7 +222,7 @@ func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list
 }
 
 // A holder is told once of each request that waits because of it, and a new holder of the first one only, whatever has happened
-// to the lock and its queue. Nobody is told of anything else.
+// to the lock and its queue. Nobody gets any other event.
 func TestHoldersAreToldWhoWaits(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -241,9 +237,7 @@ func TestHoldersAreToldWhoWaits(t *testing.T) {
 				for range 250 {
 					n.step(t)
 				}
-				if n.told < 40 {
-					t.Errorf("%d events: the test proves nothing", n.told)
-				}
+				failIf(t, n.told < 40, "%d events: the test proves nothing", n.told)
 			})
 		})
 	}
@@ -294,10 +288,7 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 		other := c[1].opens(t, "/ls/local/d", raftfsm.Open{Create: api.MayCreate, Kind: api.Directory}).Handle
 		q := c[0].asked("/ls/local/d", raftfsm.Open{})
 		q.Create.Kind, q.Handle.Events = api.Directory, EventSet(0).With(api.EventConflictingLock)
-		o, err := m.Files.Open(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Files.Open(t.Context(), q))(t)
 		held := o.Handle
 		c[0].try(t, held, api.Exclusive)
 		m.forget(held.Owner)
@@ -305,14 +296,8 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 		held.Epoch = 0
 		q = c[0].asked("/ls/local/f", raftfsm.Open{})
 		q.Directory = held
-		if _, err := m.Files.Open(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Files.Use(held, namespace.ToWrite, false); err != nil {
-			t.Fatal(err)
-		}
-		if told := conflictsOf(c[0]); !slices.Equal(told, []string{"report"}) {
-			t.Errorf("the holder was told %q", told)
-		}
+		must(m.Files.Open(t.Context(), q))(t)
+		noErr(t, m.Files.Use(held, namespace.ToWrite, false))
+		equalAll(t, conflictsOf(c[0]), []string{"report"}, "the holder was told %q")
 	})
 }

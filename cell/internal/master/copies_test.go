@@ -68,10 +68,9 @@ func (s *soloMaster) congest(ctx context.Context, random *chance) {
 	}
 }
 
-// copier is a client whose requests arrive in several copies. It gives up
-// attempts, or their answers are lost, and sends the request again; copies that
-// the network has delayed arrive at any time. It relies only on the answers to
-// its own attempts.
+// copier is a client whose requests arrive in several copies. It gives up attempts, or their answers are lost, and
+// sends the request again; copies that the network has delayed arrive at any time. It relies only on the answers to its
+// own attempts.
 type copier struct {
 	*soloClient
 	*chance
@@ -206,9 +205,7 @@ func (c *copier) lockOnce(h Handle) {
 	}
 	c.held[h.Owner] = true
 	c.hearsOfConflicts(h, got.Generation)
-	if gone == nil && !node.Holds(h.Owner) {
-		c.t.Errorf("a lock was granted to %+v that %+v does not show", h.Owner, node)
-	}
+	failIf(c.t, gone == nil && !node.Holds(h.Owner), "a lock was granted to %+v that %+v does not show", h.Owner, node)
 	c.upTo(5 * time.Millisecond)
 	c.hearsOfConflicts(h, got.Generation)
 	if c.percent(70) {
@@ -251,15 +248,12 @@ func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 
 func (c *copier) closeIt(h Handle) {
 	mutation := c.mutation()
-	if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Files.Close(ctx, mutation, h) }); err != nil {
-		c.t.Errorf("close: %v", err)
-	}
+	report(c.t, errOf(ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Files.Close(ctx, mutation, h) })), "close")
 	c.leavesNothing(h.Node.Name, h.Owner, "a handle that was closed")
 }
 
-// Whatever the log refuses, and however many copies of a request arrive at any
-// time: the clients' answers agree with the log, and when all have closed what
-// they opened, nothing is left of it, and no request waits without end.
+// Whatever the log refuses, and however many copies of a request arrive at any time: the clients' answers agree with
+// the log, and when all have closed what they opened, nothing is left of it, and no request waits without end.
 func TestCopiesAndRefusalsLeaveNothing(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { copiesAndRefusals(t, seed) })
@@ -318,9 +312,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 func (s *soloMaster) leftovers(t *testing.T) {
 	t.Helper()
 	for node := range s.epoch.state().Tree.All() {
-		if len(node.Holders) > 0 || node.Ephemeral {
-			t.Errorf("left: %+v", node)
-		}
+		failIf(t, len(node.Holders) > 0 || node.Ephemeral, "left: %+v", node)
 	}
 	for id, own := range s.tables.handles.of {
 		for _, one := range own.byID {
@@ -335,9 +327,7 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	if len(s.tables.handles.used.of) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used.of) > 0 || s.tables.handles.used.all != 0 || s.tables.queues.used.all != 0 {
 		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
 	}
-	if n := len(s.tables.handles.refusing); n > 0 {
-		t.Errorf("left: %d refusals on their way", n)
-	}
+	failIf(t, len(s.tables.handles.refusing) > 0, "left: %d refusals on their way", len(s.tables.handles.refusing))
 	s.checkMailLocked(t)
 }
 
@@ -355,8 +345,7 @@ func (c *soloClient) conflicts() []*Event {
 	return slices.DeleteFunc(slices.Clone(c.told), func(e *Event) bool { return e.Kind != api.EventConflictingLock })
 }
 
-// keep keeps a session alive, and drops what the master tells it to, until ctx
-// ends.
+// keep keeps a session alive, and drops what the master tells it to, until ctx ends.
 func (c *soloClient) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)

@@ -49,8 +49,7 @@ func (w *crowd) settle() {
 	w.checkAnswers()
 }
 
-// insist makes every client resend its unanswered requests that have no waiting
-// copy.
+// insist makes every client resend its unanswered requests that have no waiting copy.
 func (w *crowd) insist() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,8 +163,7 @@ func (c *member) checkUsable() {
 	}
 }
 
-// checkAnswers checks that every call has returned, and that every holder of a
-// lock knows that it holds it.
+// checkAnswers checks that every call has returned, and that every holder of a lock knows that it holds it.
 func (w *crowd) checkAnswers() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,13 +210,10 @@ func (w *crowd) leave() {
 			w.t.Errorf("left: %+v", node)
 		}
 	}
-	if err := m.epoch.state().Check(); err != nil {
-		w.t.Error(err)
-	}
+	report(w.t, m.epoch.state().Check())
 }
 
-// remembered counts what a master remembers of sessions. The caller holds
-// epoch.mu.
+// remembered counts what a master remembers of sessions. The caller holds epoch.mu.
 func (m *Master) remembered() map[string]int {
 	m.epoch.proposer.mu.Lock()
 	defer m.epoch.proposer.mu.Unlock()
@@ -231,7 +226,7 @@ func (m *Master) remembered() map[string]int {
 	return map[string]int{
 		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used.of), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
 		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used.of),
-		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": len(m.tables.queues.absent), "settled waiters": len(m.tables.outbox.requests),
+		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": m.tables.queues.absent.Len(), "settled waiters": len(m.tables.outbox.requests),
 		"principals with waiters": len(m.tables.queues.used.of), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
 		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.lastLeases.Len(),
 		"delays": len(m.tables.delays.ids), "timed delays": m.tables.delays.ends.Len(),

@@ -14,8 +14,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// worker is one owner of locks: a session, or two that declare the same owner. It waits for
-// one lock at a time.
+// worker is one owner of locks: a session, or two that declare the same owner. It waits for one lock at a time.
 type worker struct {
 	number  int
 	declare string
@@ -47,10 +46,9 @@ type deadlocks struct {
 	found   []string // what was done, for a report
 }
 
-// Random workers take and release locks. A request is answered Deadlock only if a checker
-// that knows nothing of graphs agrees that it could never be granted: it lets everybody who
-// does not wait give back everything, as often as that helps somebody. And if all want to be
-// told, nobody is left who could never be granted. The same after a fail-over.
+// Random workers take and release locks. A request is answered Deadlock only if a checker that knows nothing of graphs
+// agrees that it could never be granted: it lets everybody who does not wait give back everything, as often as that
+// helps somebody. And if all want to be told, nobody is left who could never be granted. The same after a fail-over.
 func TestDeadlocksAreFoundAndNoOthers(t *testing.T) {
 	runs := 10_000
 	if testing.Short() || slowdown > 1 {
@@ -68,9 +66,7 @@ func TestDeadlocksAreFoundAndNoOthers(t *testing.T) {
 			}
 		})
 	}
-	if refused < runs/10 {
-		t.Errorf("only %d deadlocks in %d runs: the runs are too tame", refused, runs)
-	}
+	failIf(t, refused < runs/10, "only %d deadlocks in %d runs: the runs are too tame", refused, runs)
 }
 
 func (d *deadlocks) run() {
@@ -104,9 +100,7 @@ func (d *deadlocks) run() {
 	}
 	for _, w := range d.workers {
 		for _, c := range w.clients {
-			if err := d.m.Sessions.End(d.t.Context(), c.who.Session); err != nil {
-				d.t.Error(err)
-			}
+			report(d.t, d.m.Sessions.End(d.t.Context(), c.who.Session))
 		}
 	}
 	synctest.Wait()
@@ -116,9 +110,7 @@ func (d *deadlocks) run() {
 func uncached(t *testing.T, m *soloMaster, nonce []byte) *soloClient {
 	t.Helper()
 	id, grant, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: nonce, Principal: "p", Lease: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: m, who: Caller{Session: id, Epoch: m.epoch.number}, grant: grant.Number}
 }
 
@@ -158,9 +150,7 @@ func (d *deadlocks) release(w *worker) {
 			}
 			d.note("worker %d releases %s", w.number, a.Lock.Name)
 			delete(w.holds, owner)
-			if err := d.m.Locks.Release(d.t.Context(), c.mutation(), Handle{Owner: owner, Node: a.Lock}, a.Generation); err != nil {
-				d.t.Error(err)
-			}
+			report(d.t, d.m.Locks.Release(d.t.Context(), c.mutation(), Handle{Owner: owner, Node: a.Lock}, a.Generation))
 		}
 		break
 	}
@@ -231,12 +221,8 @@ func (d *deadlocks) hear(before *picture) {
 
 // check checks a Deadlock. stuck are those who could never go on when the last request had come.
 func (d *deadlocks) check(w *worker, a *asked, err error, stuck []int) {
-	if !a.detects {
-		d.t.Errorf("worker %d is told of a deadlock, and did not want to be", w.number)
-	}
-	if !slices.Contains(stuck, w.number) {
-		d.t.Errorf("worker %d is told of a deadlock, and only had to wait", w.number)
-	}
+	failIf(d.t, !a.detects, "worker %d is told of a deadlock, and did not want to be", w.number)
+	failIf(d.t, !slices.Contains(stuck, w.number), "worker %d is told of a deadlock, and only had to wait", w.number)
 	var e *api.Error
 	errors.As(err, &e)
 	if len(e.Cycle) == 0 || e.Cycle[0].Session != a.client.who.Session || e.Cycle[0].Path != "/ls/local"+string(a.handle.Node.Name) || !e.Final {
@@ -245,9 +231,7 @@ func (d *deadlocks) check(w *worker, a *asked, err error, stuck []int) {
 	}
 	for i, step := range e.Cycle {
 		next := e.Cycle[(i+1)%len(e.Cycle)]
-		if d.worker(step.For) != d.worker(next.Session) {
-			d.t.Errorf("the cycle breaks at %d: %+v", i, e.Cycle)
-		}
+		failIf(d.t, d.worker(step.For) != d.worker(next.Session), "the cycle breaks at %d: %+v", i, e.Cycle)
 	}
 }
 
@@ -272,9 +256,7 @@ func (d *deadlocks) takeOver() {
 		for i, c := range w.clients {
 			c.who.Epoch = d.m.epoch.number
 			for _, h := range w.opened[i] {
-				if err := d.m.Files.Use(h, 0, false); err != nil {
-					d.t.Error(err)
-				}
+				report(d.t, d.m.Files.Use(h, 0, false))
 			}
 		}
 		if w.waits != nil {
@@ -292,4 +274,78 @@ func (d *deadlocks) takeOver() {
 	for _, w := range again {
 		d.ask(w, waits[w])
 	}
+}
+
+// picture is who holds and waits for what.
+type picture struct {
+	locks   map[api.Name]*naiveLock
+	waiting map[int]bool
+}
+
+type naiveLock struct {
+	holders []naiveWait
+	queue   []naiveWait
+}
+
+type naiveWait struct {
+	worker int
+	mode   api.LockMode
+	ticket Ticket
+}
+
+func (l *naiveLock) enqueue(w naiveWait) {
+	at := len(l.queue)
+	if w.ticket != (Ticket{}) {
+		at, _ = slices.BinarySearchFunc(l.queue, w.ticket, func(o naiveWait, t Ticket) int {
+			if o.ticket.before(t) {
+				return -1
+			}
+			return 1
+		})
+	}
+	l.queue = slices.Insert(l.queue, at, w)
+}
+
+// picture reads what the log and the queues say.
+func (d *deadlocks) picture() *picture {
+	p := &picture{locks: map[api.Name]*naiveLock{}, waiting: map[int]bool{}}
+	d.m.epoch.mu.Lock()
+	defer d.m.epoch.mu.Unlock()
+	for _, name := range d.names {
+		l := &naiveLock{}
+		node, _ := d.m.epoch.state().Tree.Get(name)
+		for _, h := range node.Holders {
+			l.holders = append(l.holders, naiveWait{worker: d.worker(h.Session), mode: node.Mode})
+		}
+		for _, w := range d.m.tables.queues.byName[name] {
+			by := d.worker(w.claim.Mutation.Session)
+			l.queue = append(l.queue, naiveWait{by, w.claim.Mode, w.ticket})
+			p.waiting[by] = true
+		}
+		p.locks[name] = l
+	}
+	return p
+}
+
+// stuck returns the workers that could never go on: whatever those do who can, they do not
+// get their locks. It uses the picture up.
+func (p *picture) stuck() (list []int) {
+	for changed := true; changed; {
+		changed = false
+		for _, l := range p.locks {
+			l.holders = slices.DeleteFunc(l.holders, func(h naiveWait) bool { return !p.waiting[h.worker] })
+			for len(l.queue) > 0 && !slices.ContainsFunc(l.holders, func(h naiveWait) bool { return h.mode.Conflicts(l.queue[0].mode) }) {
+				l.holders = append(l.holders, l.queue[0])
+				p.waiting[l.queue[0].worker] = false
+				l.queue, changed = l.queue[1:], true
+			}
+		}
+	}
+	for w, waits := range p.waiting {
+		if waits {
+			list = append(list, w)
+		}
+	}
+	slices.Sort(list)
+	return list
 }

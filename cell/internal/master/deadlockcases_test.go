@@ -15,8 +15,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// pair is two workers, who have the first and the second lock; each can have opened them in
-// a way of its own.
+// pair is two workers, who have the first and the second lock; each can have opened them in a way of its own.
 func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 	t.Helper()
 	d := &deadlocks{t: t, m: m, rnd: rand.New(rand.NewPCG(1, 1)), names: []api.Name{"/a", "/b"}}
@@ -29,12 +28,9 @@ func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 			if edit != nil {
 				edit(&h)
 			}
-			o, err := m.Files.Open(t.Context(), OpenRequest{
+			o := must(m.Files.Open(t.Context(), OpenRequest{
 				Mutation: by, Path: api.MustParsePath("/ls/local" + string(name)), Handle: h, Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: h.Rights},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			opened[name] = o.Handle
 		}
 		d.workers = append(d.workers, &worker{number: i, clients: []*soloClient{c}, opened: []map[api.Name]Handle{opened}})
@@ -47,7 +43,7 @@ func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 	return d
 }
 
-// cross has each of a pair ask for what the other has, and to be told of a deadlock.
+// cross has each of a pair ask for what the other has, and to hear if that is a deadlock.
 func (d *deadlocks) cross() { d.crossWanting(true) }
 
 // crossWanting is cross of workers who may not want to be told.
@@ -86,9 +82,7 @@ func TestDeadlockIsFoundLater(t *testing.T) {
 		m.failOver(t)
 		d.cross()
 		for i, w := range d.workers {
-			if err := m.Files.Use(w.opened[0][d.names[i]], 0, false); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Files.Use(w.opened[0][d.names[i]], 0, false))
 		}
 		if got := d.told(); got == nil || !errors.Is(got.err, api.Deadlock) {
 			t.Errorf("told %+v, want a deadlock", got)
@@ -96,7 +90,7 @@ func TestDeadlockIsFoundLater(t *testing.T) {
 	})
 }
 
-// Where nobody wants to be told of deadlocks they cost nothing: no edge is looked at, when a request comes or later.
+// Without a request to detect them deadlocks cost nothing: no edge is looked at, when a request comes or later.
 func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
 	for _, detect := range []bool{false, true} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -128,8 +122,7 @@ func BenchmarkUndetectedWait(b *testing.B) {
 	}
 }
 
-// Who keeps a lock that it may not be using gives it back when another asks: nobody is told
-// that it waits without end.
+// Who keeps a lock that it may not be using gives it back when another asks: nobody is told that it waits without end.
 func TestKeptLockIsNoDeadlock(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		d := pair(t, m, func(h *Handle) { h.CachesLock = true })
@@ -146,9 +139,7 @@ func TestBrokenLockIsNoDeadlock(t *testing.T) {
 		d := pair(t, m, nil)
 		operator := uncached(t, m, fmt.Appendf(nil, "%016d", 9))
 		node, _ := m.epoch.state().Tree.Get("/a")
-		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: operator.mutation(), Lock: node.Ref(), Why: "stuck"}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: operator.mutation(), Lock: node.Ref(), Why: "stuck"}))
 		d.cross()
 		if got := d.told(); got != nil {
 			t.Errorf("told %+v", got)
@@ -168,9 +159,7 @@ func TestDeadlockHidesNames(t *testing.T) {
 		}
 		d.cross()
 		got := d.told()
-		if got == nil || !errors.Is(got.err, api.Deadlock) {
-			t.Fatalf("told %+v, want a deadlock", got)
-		}
+		stopIf(t, got == nil || !errors.Is(got.err, api.Deadlock), "told %+v, want a deadlock", got)
 		var e *api.Error
 		if errors.As(got.err, &e); len(e.Cycle) != 2 || e.Cycle[0].Path != "" || e.Cycle[1].Path != "" || strings.Contains(e.Message, "/ls/") {
 			t.Errorf("told %+v", e)
@@ -185,9 +174,7 @@ func TestDeadlocksNeedTheLevel(t *testing.T) {
 		h := c.open(t, "/ls/local/a", api.MayCreate).Handle
 		for _, detect := range []bool{true, false} {
 			_, err := m.Locks.Acquire(t.Context(), requestFor(c.claim(h, api.Exclusive), h).detectIf(detect))
-			if api.CodeOf(err) == api.Unavailable != detect {
-				t.Errorf("detects %v: %v", detect, err)
-			}
+			failIf(t, api.CodeOf(err) == api.Unavailable != detect, "detects %v: %v", detect, err)
 		}
 	})
 }

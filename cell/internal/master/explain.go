@@ -10,29 +10,12 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
-// Explanation says what an operation on a node would wait for.
-type Explanation struct {
-	Lock        *LockInfo
-	Cachers     []cacher // may have the node in a cache, the longest waited for first
-	MoreCachers int
-	Explanation []string
-}
-
-// cacher is a session that a change of a node would wait for.
-type cacher struct {
-	Session api.Holder    // its owner
-	Waiting time.Duration // how long a change has waited for it; 0 if none has
-	AtMost  time.Duration // until it has dropped the node, or has ended
-}
-
 // Explain describes a node's lock, and the sessions whose caches a change of it waits for.
-func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation, err error) {
-	if _, err := in.epoch.fence.Prove(ctx); err != nil {
-		return e, err
-	}
-	done, err := in.waitForPage(ctx)
+func (in *Inspector) Explain(ctx context.Context, name api.Name) (e api.Explanation, err error) {
+	done, err := in.beginPage(ctx)
 	if err != nil {
 		return e, err
 	}
@@ -45,17 +28,17 @@ func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation,
 	node, there := state.Tree.Get(name)
 	switch {
 	case !there:
-		e.Explanation = append(e.Explanation, "there is no such node; who opens it to create it changes it")
+		e.Sentences = append(e.Sentences, "there is no such node; who opens it to create it changes it")
 	case node.Dying():
-		e.Explanation = append(e.Explanation, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
+		e.Sentences = append(e.Sentences, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
 	}
-	e.Explanation = append(e.Explanation, in.explainLock(state, name, e.Lock)...)
+	e.Sentences = append(e.Sentences, in.explainLock(state, name, e.Lock)...)
 	e.Cachers, e.MoreCachers = in.cachers(state, name)
-	e.Explanation = append(e.Explanation, in.explainChange(e.Cachers, e.MoreCachers)...)
+	e.Sentences = append(e.Sentences, in.explainChange(e.Cachers, e.MoreCachers)...)
 	return e, nil
 }
 
-func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *LockInfo) []string {
+func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock api.LockInfo) []string {
 	node, there := state.Tree.Get(name)
 	holders, waiters := len(lock.Holders)+lock.MoreHolders, len(lock.Waiters)+lock.MoreWaiters
 	delayed := lock.Delayed.Round(time.Millisecond)
@@ -76,27 +59,27 @@ func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *Lock
 
 // cachers lists sessions that may cache a name, the longest waited for first, and the number of others. It
 // looks only at some of very many.
-func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []cacher, more int) {
+func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []api.Cacher, more int) {
 	waited, total := in.waitedFor(name)
-	slices.SortFunc(waited, func(a, b cacher) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Session.Session, b.Session.Session))
+	slices.SortFunc(waited, func(a, b api.Cacher) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Session, b.Session))
 	})
 	list = waited[:min(len(waited), api.MaxListed)]
 	for i := range list {
-		list[i].Session = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: list[i].Session.Session}})
+		list[i].Holder = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: list[i].Session}})
 	}
 	return list, total - len(list)
 }
 
 // waitedFor returns sessions that may cache a name, each with how long a change has waited for it, and their
 // number. It looks at maxVisited at most, and omits those whose cache leases have expired.
-func (in *Inspector) waitedFor(name api.Name) (list []cacher, total int) {
+func (in *Inspector) waitedFor(name api.Name) (list []api.Cacher, total int) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	now := in.epoch.clock()
 	add := func(id api.SessionID, since, most time.Duration) {
 		end, _ := in.tables.leases.End(id)
-		list = append(list, cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
+		list = append(list, api.Cacher{Holder: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
 		in.epoch.mu.pause(1)
 	}
 	flush, copies := in.tables.copyset.flush, in.tables.copyset.copies[name]
@@ -137,12 +120,12 @@ func (in *Inspector) waitedFor(name api.Name) (list []cacher, total int) {
 	return list, total
 }
 
-func (in *Inspector) explainChange(cachers []cacher, more int) []string {
+func (in *Inspector) explainChange(cachers []api.Cacher, more int) []string {
 	if len(cachers) == 0 {
 		return []string{"nobody has it in a cache: a change waits for nobody"}
 	}
 	var longest time.Duration
-	var late *cacher
+	var late *api.Cacher
 	for i, c := range cachers {
 		longest = max(longest, c.AtMost)
 		if c.Waiting > slowChange && late == nil {
@@ -152,7 +135,7 @@ func (in *Inspector) explainChange(cachers []cacher, more int) []string {
 	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or its lease is over, within %v",
 		count(len(cachers)+more, "session"), longest.Round(100*time.Millisecond))}
 	if late != nil {
-		p := late.Session
+		p := late.Holder
 		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; that ends in %v, or with chubbyctl session end",
 			p.Session, p.Principal, p.Host, p.PID,
 			late.Waiting.Round(100*time.Millisecond), late.AtMost.Round(100*time.Millisecond)))
@@ -175,4 +158,37 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// History returns the holders of a lock, current and remembered ones.
+func (in *Inspector) History(ctx context.Context, path api.Path) (h api.History, err error) {
+	done, err := in.beginPage(ctx)
+	if err != nil {
+		return h, err
+	}
+	defer done()
+	state := in.epoch.state()
+	if sight := in.sightOf(state); !sight.reads(path.Name()) {
+		return h, sight.refuse(path.String())
+	}
+	if state.Level < raftfsm.HistoryLevel {
+		return h, raftfsm.NeedsLevel(raftfsm.HistoryLevel, state.Level)
+	}
+	node, there := state.Tree.Get(path.Name())
+	if !there {
+		return h, &refusal.Refusal{Cause: refusal.PathUnknown, Path: path.Parent().String()}
+	}
+	for _, one := range state.Ended(node) {
+		h.Holdings = append(h.Holdings, *one)
+	}
+	listed := min(len(node.Holders), api.MaxListed)
+	h.MoreHolders = len(node.Holders) - listed
+	for _, one := range node.Holders[:listed] {
+		who := in.epoch.holder(state, one)
+		h.Holdings = append(h.Holdings, api.Holding{
+			Session: who.Session, Principal: who.Principal, Host: who.Host, PID: who.PID,
+			Mode: node.Mode, Generation: node.Lock, FromUnix: who.SinceUnix, Reason: who.Reason,
+		})
+	}
+	return h, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/session"
 )
 
 // asked returns a request to open a node for reading and writing.
@@ -53,15 +55,12 @@ func TestRefusedOpenMakesNothing(t *testing.T) {
 				t.Error("it was refused, and has made its node")
 			}
 		}
-		if n := m.handlesOf(c.who.Session); n != 1 {
-			t.Errorf("%d handles are open", n)
-		}
+		equal(t, m.handlesOf(c.who.Session), 1, "%d handles are open")
 	})
 }
 
-// A copy of an Open that arrives after its handle was closed opens nothing. A
-// copy that arrives after the Open was refused is refused, though it could be
-// done by now.
+// A copy of an Open that arrives after its handle was closed opens nothing. A copy that arrives after the Open was
+// refused is refused, though it could be done by now.
 func TestLateCopyOfOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, c := m.client(t, 1), m.client(t, 2)
@@ -70,23 +69,16 @@ func TestLateCopyOfOpen(t *testing.T) {
 		go c.keep(ctx)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MustExist})
-		o, err := m.Files.Open(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must(m.Files.Open(t.Context(), q))(t)
 		if again, err := m.Files.Open(t.Context(), q); err != nil || m.handlesOf(c.who.Session) != 1 || again.Handle != o.Handle {
 			t.Errorf("a retry: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
-		if err := m.Files.Close(t.Context(), c.mutation(), o.Handle); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Files.Close(t.Context(), c.mutation(), o.Handle))
 		if _, err := m.Files.Open(t.Context(), q); !errors.Is(err, api.InvalidArgument) || m.handlesOf(c.who.Session) != 0 {
 			t.Errorf("a copy after the handle was closed: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
 		absent := c.asked("/ls/local/later", raftfsm.Open{Create: api.MustExist})
-		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) {
-			t.Fatal(err)
-		}
+		mustFail(t, errOf(m.Files.Open(t.Context(), absent)), api.NotFound)
 		author.open(t, "/ls/local/later", api.MayCreate)
 		if _, err := m.Files.Open(t.Context(), absent); !errors.Is(err, api.NotFound) || m.handlesOf(c.who.Session) != 0 {
 			t.Errorf("a copy after it was refused: %v, %d handles", err, m.handlesOf(c.who.Session))
@@ -101,13 +93,9 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 		c := m.client(t, 2)
 		m.proving = func() {
 			m.proving = nil
-			if err := m.Sessions.End(t.Context(), c.who.Session); err != nil {
-				t.Error(err)
-			}
+			report(t, m.Sessions.End(t.Context(), c.who.Session))
 		}
-		if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{})); !errors.Is(err, api.SessionExpired) {
-			t.Error(err)
-		}
+		fails(t, errOf(m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{}))), api.SessionExpired)
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
 		if _, known := m.tables.handles.of[c.who.Session]; known || m.tables.handles.used.of[""] > 0 || m.tables.handles.used.of["p"] != 1 {
@@ -131,9 +119,7 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		c.m = m
-		if _, err := m.Files.Open(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Files.Open(t.Context(), q))(t)
 		for _, e := range c.hear(t) {
 			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.Mutation.Number) {
 				return
@@ -143,9 +129,8 @@ func TestRetriedOpenOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A master remembers which handles of earlier epochs were closed, as many as a
-// client can have had. They do not count as open. If there are more, the master
-// makes no others again, but closing them still releases what they hold.
+// A master remembers which handles of earlier epochs were closed, as many as a client can have had. They do not count
+// as open. If there are more, the master makes no others again, but closing them still releases what they hold.
 func TestHandlesOfEarlierEpochs(t *testing.T) {
 	var c soloClient
 	var ephemeral, file Handle
@@ -168,23 +153,13 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 		old := file
 		for i := range api.MaxHandles {
 			old.Owner.Handle = api.HandleID(i + 3)
-			if err := m.Files.Close(t.Context(), c.mutation(), old); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Files.Close(t.Context(), c.mutation(), old))
 		}
-		if _, err := m.Files.Read(t.Context(), old, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("a closed handle: %v", err)
-		}
-		if n := m.handlesOf(c.who.Session); n != 0 {
-			t.Errorf("%d handles are open", n)
-		}
+		fails(t, errOf(m.Files.Read(t.Context(), old, namespace.ToRead)), api.HandleClosed, "a closed handle")
+		equal(t, m.handlesOf(c.who.Session), 0, "%d handles are open")
 		c.open(t, "/ls/local/f", api.MustExist)
-		if _, err := m.Files.Read(t.Context(), ephemeral, namespace.ToRead); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("one more than there can be: %v", err)
-		}
-		if err := m.Files.Close(t.Context(), c.mutation(), ephemeral); err != nil {
-			t.Error(err)
-		}
+		fails(t, errOf(m.Files.Read(t.Context(), ephemeral, namespace.ToRead)), api.QuotaExceeded, "one more than there can be")
+		report(t, m.Files.Close(t.Context(), c.mutation(), ephemeral))
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		if node, there := m.epoch.state().Tree.Get("/e"); there {
@@ -198,8 +173,7 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 	})
 }
 
-// Close asks the log whether a handle holds something, and not the table of
-// handles.
+// Close asks the log whether a handle holds something, and not the table of handles.
 func TestCloseGoesByTheLog(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		t.Run(fmt.Sprintf("known=%v", known), func(t *testing.T) {
@@ -207,17 +181,11 @@ func TestCloseGoesByTheLog(t *testing.T) {
 				c := m.client(t, 1)
 				h := c.open(t, "/ls/local/f", api.MayCreate).Handle
 				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
-				if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h)); err != nil {
-					t.Fatal(err)
-				}
+				must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
 				if !known {
-					m.epoch.mu.Lock()
-					m.tables.handles.close(h.Owner)
-					m.epoch.mu.Unlock()
+					m.locked(func() { m.tables.handles.close(h.Owner) })
 				}
-				if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, m.Files.Close(t.Context(), c.mutation(), h))
 				if node, _ := m.epoch.state().Tree.Get("/f"); len(node.Holders) > 0 {
 					t.Errorf("closed, and held: %+v", node)
 				}
@@ -226,16 +194,13 @@ func TestCloseGoesByTheLog(t *testing.T) {
 	}
 }
 
-// A client has declared, with a call that needs no entry, that it has the answer to an Open. A late
-// copy of the Open is refused: the log does not know of the declaration, and would answer the copy
-// again.
+// A client has declared, with a call that needs no entry, that it has the answer to an Open. A late copy of the Open is
+// refused: the log does not know of the declaration, and would answer the copy again.
 func TestLateCopyOfLoggedOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		r := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.File})
-		if _, err := m.Files.Open(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Files.Open(t.Context(), r))(t)
 		c.open(t, "/ls/local/acl/everyone", api.MustExist) // declares that the first is finished
 		entries := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -270,23 +235,76 @@ func TestHandleIsOnOneNode(t *testing.T) {
 	})
 }
 
-// Chubby §2.9, step 8: a handle of an earlier master is made again when it is
-// used. It stays closed once it was closed in this epoch, whatever arrives
-// late.
+// Chubby §2.9, step 8: a handle of an earlier master is made again when it is used. It stays closed once it was closed
+// in this epoch, whatever arrives late.
 func TestHandleOfAnEarlierEpoch(t *testing.T) {
 	var id api.SessionID
 	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
 		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}}
 		node, _ := m.epoch.state().Tree.Get("/acl/everyone")
 		h := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref(), Rights: namespace.ToRead, Epoch: 0}
-		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); err != nil {
-			t.Fatal(err)
+		must(m.Files.Read(t.Context(), h, namespace.ToRead))(t)
+		noErr(t, m.Files.Close(t.Context(), c.mutation(), h))
+		fails(t, errOf(m.Files.Read(t.Context(), h, namespace.ToRead)), api.HandleClosed, "after it was closed")
+	})
+}
+
+// When the cell comes to the level of proofs, sequencers of locks that are held go on without one, for as long as they are held. What was invented, and what is
+// of a later grant and has no proof, gets one answer, whatever there is; but a session that may look at the lock itself needs none.
+func TestProofsOfSequencers(t *testing.T) {
+	var id api.SessionID
+	prepare := func(s *raftfsm.State) {
+		s.Level = 2
+		id = with(t, s, cachingSession(1))[0].Session
+		holding(t, s, id, "/before")
+		one, _ := s.Sessions.Get(id)
+		n := one.HighestIssued + 1
+		with(t, s, raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: session.Mutation{Session: id, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1}, To: raftfsm.MaxLevel}})
+		holding(t, s, id, "/after")
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		state := m.epoch.state()
+		of := func(name api.Name) sequencer.Sequencer {
+			node, _ := state.Tree.Get(name)
+			s, err := m.Locks.SequencerOf(raftfsm.Answer{Lock: namespace.Ref{Name: node.Name, Instance: node.Instance}, Mode: node.Mode, Generation: node.Lock})
+			noErr(t, err)
+			return s
 		}
-		if err := m.Files.Close(t.Context(), c.mutation(), h); err != nil {
-			t.Fatal(err)
+		before, after := of("/before"), of("/after")
+		without := func(s sequencer.Sequencer, edit func(*sequencer.Sequencer)) sequencer.Sequencer {
+			s.Proof = sequencer.Proof{}
+			if edit != nil {
+				edit(&s)
+			}
+			return s
 		}
-		if _, err := m.Files.Read(t.Context(), h, namespace.ToRead); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("after it was closed: %v", err)
+		absent := func(s *sequencer.Sequencer) { s.Path = api.MustParsePath("/ls/local/absent") }
+		exclusive := func(s *sequencer.Sequencer) { s.Mode = api.Exclusive }
+		wrong := func(s *sequencer.Sequencer) { s.Proof = sequencer.Proof{1} }
+		for _, good := range []sequencer.Sequencer{before, after, without(before, nil)} {
+			report(t, m.Locks.CheckSequencer(t.Context(), 0, good), good)
 		}
+		one := ""
+		for _, bad := range []sequencer.Sequencer{
+			without(after, nil), without(after, absent), without(after, exclusive), without(after, wrong),
+			without(before, absent), without(before, exclusive), without(before, wrong), without(before, func(s *sequencer.Sequencer) { s.Generation-- }),
+		} {
+			err := m.Locks.CheckSequencer(t.Context(), 0, bad)
+			if one == "" && err != nil {
+				one = err.Error()
+			}
+			failIf(t, api.CodeOf(err) != api.BadSequencer || err.Error() != one, "%v: %v, want %s", bad, err, one)
+		}
+		// The proof is of every part of it.
+		for what, edit := range map[string]func(*sequencer.Sequencer){
+			"another path": absent, "another mode": exclusive, "another token": func(s *sequencer.Sequencer) { s.Generation++ },
+		} {
+			s := after
+			edit(&s)
+			if err := m.Locks.CheckSequencer(t.Context(), 0, s); err == nil || err.Error() != one {
+				t.Errorf("%s under the same proof: %v", what, err)
+			}
+		}
+		report(t, m.Locks.CheckSequencer(t.Context(), id, without(after, nil)), "a session that may read the node")
 	})
 }

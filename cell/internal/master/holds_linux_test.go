@@ -31,9 +31,8 @@ const (
 // maxHold bounds the time for which the master's mutex is held at a stretch.
 const maxHold = 5 * time.Millisecond * slowdown
 
-// holds measures the holds of a mutex by the thread that the test is locked to, in
-// processor time of that thread, so that other processes do not count. The
-// collector is off meanwhile: it may make a goroutine help.
+// holds measures the holds of a mutex by the thread that the test is locked to, in processor time of that thread, so
+// that other processes do not count. The collector is off meanwhile: it may make a goroutine help.
 type holds struct {
 	longest time.Duration
 	number  int
@@ -47,9 +46,8 @@ func (h *holds) watch() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// In a large cell, nothing that clients or time can cause holds the mutex for
-// long. A slow case is repeated, three times in all: the machine may be busy,
-// but what grows with the cell is slow each time.
+// In a large cell, nothing that clients or time can cause holds the mutex for long. A slow case is repeated, three
+// times in all: the machine may be busy, but what grows with the cell is slow each time.
 func TestNoHoldIsLong(t *testing.T) {
 	var clients []api.SessionID
 	prepare := func(s *raftfsm.State) {
@@ -97,20 +95,15 @@ func TestNoHoldIsLong(t *testing.T) {
 				h.longest, h.number = 0, 0
 				one.do(n)
 				best = min(best, h.longest)
-				if h.number == 0 {
-					t.Errorf("%s: the mutex was not held", one.what)
-				}
+				failIf(t, h.number == 0, "%s: the mutex was not held", one.what)
 			}
-			if best > maxHold {
-				t.Errorf("%s: the mutex was held for %v", one.what, best)
-			}
+			failIf(t, best > maxHold, "%s: the mutex was held for %v", one.what, best)
 			t.Logf("%s: %d holds, the longest %v", one.what, h.number, best)
 		}
 	})
 }
 
-// crowd gives the clients waiting requests, handles for events, and copies in
-// caches.
+// crowd gives the clients waiting requests, handles for events, and copies in caches.
 func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	t.Helper()
 	node, _ := s.epoch.state().Tree.Get("/f")
@@ -122,9 +115,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 			ref = crowded(i % 10)
 		}
 		w, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if i%3 == 0 {
 			s.tables.queues.detach(w, s.epoch.clock().Add(-1))
 		}
@@ -162,8 +153,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	}
 }
 
-// hog makes one session wait for locks through few handles. The caller holds
-// s.mu.
+// hog makes one session wait for locks through few handles. The caller holds s.mu.
 func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 	t.Helper()
 	for i := range manyOwn {
@@ -183,8 +173,7 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 	}
 }
 
-// crowded is one of the locks for which 10,000 wait, and cached one of the nodes that as many have
-// in their caches.
+// crowded is one of the locks for which 10,000 wait, and cached one of the nodes that as many have in their caches.
 func crowded(n int) namespace.Ref {
 	return namespace.Ref{Name: api.Name(fmt.Sprint("/crowded-", n)), Instance: 7}
 }
@@ -211,25 +200,17 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 	}
 	return []largeWork{
 		{"a page of the sessions", func(int) {
-			if _, err := s.Inspector.ListSessions(t.Context(), 0, nil, 0); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Inspector.ListSessions(t.Context(), 0, nil, 0)))
 		}},
 		{"a page of the locks", func(int) {
-			if _, err := s.Inspector.ListLocks(t.Context(), "", 0, nil, 0); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Inspector.ListLocks(t.Context(), "", 0, nil, 0)))
 		}},
 		{"a page of the quotas", func(int) { _, _ = s.Inspector.ListQuotas(t.Context(), nil, 0) }},
 		{"lint of all sessions", func(int) {
-			if _, err := s.Lint(t.Context(), "", "", misuse.Options{}); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Lint(t.Context(), "", "", misuse.Options{})))
 		}},
 		{"explaining a node that many cache", func(int) {
-			if _, err := s.Inspector.Explain(t.Context(), cached(0)); err != nil {
-				t.Error(err)
-			}
+			report(t, errOf(s.Inspector.Explain(t.Context(), cached(0))))
 		}},
 		{"telling one of 10,000 waiters of its place", func(int) {
 			s.epoch.mu.Lock()
@@ -252,9 +233,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			id := clients[manyClients-10-n]
 			number := api.RequestNumber(manyOwn + 2)
 			by := session.Mutation{Session: id, Number: number, HighestIssued: number, Outstanding: []api.RequestNumber{number}, Hash: 1}
-			if err := s.Files.Close(t.Context(), by, Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref()}); err != nil {
-				t.Error(err)
-			}
+			report(t, s.Files.Close(t.Context(), by, Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref()}))
 		}},
 		{"a handle that was closed, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 2}

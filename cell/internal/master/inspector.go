@@ -24,9 +24,12 @@ type Inspector struct {
 	pages chan struct{} // full while maxPages are being made
 }
 
-// waitForPage waits until a page may be made; call done after that. The proof of leadership comes first: it
-// may take seconds.
-func (in *Inspector) waitForPage(ctx context.Context) (done func(), err error) {
+// beginPage waits until a page may be made; call done after that. The proof of leadership comes first: it may
+// take seconds.
+func (in *Inspector) beginPage(ctx context.Context) (done func(), err error) {
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return nil, err
+	}
 	select {
 	case in.pages <- struct{}{}:
 		return func() { <-in.pages }, nil

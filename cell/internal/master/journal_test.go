@@ -42,9 +42,7 @@ func TestJournalSamples(t *testing.T) {
 				if j.admits(lockGranted, slog.LevelInfo) {
 					j.note(lockGranted, slog.LevelInfo, "a lock is granted")
 				}
-				if j.admits(sessionOpened, slog.LevelDebug) {
-					t.Error("what is not logged is admitted")
-				}
+				failIf(t, j.admits(sessionOpened, slog.LevelDebug), "what is not logged is admitted")
 				synctest.Wait()
 			}
 		}
@@ -57,9 +55,7 @@ func TestJournalSamples(t *testing.T) {
 		grant(1)
 		j.flush()
 		said := text.String()
-		if n := strings.Count(said, "event=lock_granted"); n != maxLines+4 {
-			t.Errorf("%d lines, want %d", n, maxLines+4)
-		}
+		equal(t, strings.Count(said, "event=lock_granted"), maxLines+4, "%d lines")
 		if n := strings.Count(said, "event=lines_left_out"); n != 1 || !strings.Contains(said, "left_out.lock_granted=7 dropped=0\n") {
 			t.Errorf("%d lines say what was left out, want 1 with 7 grants:\n%s", n, said[max(0, len(said)-500):])
 		}
@@ -99,16 +95,12 @@ func TestJournalThatIsStuck(t *testing.T) {
 			if err == nil {
 				err = m.Locks.Release(t.Context(), c.mutation(), h, a.Generation)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 		}
 		for range 2 * maxQueued {
 			m.epoch.journal.say(slog.LevelInfo, "more than there is room for")
 		}
-		if !m.epoch.mu.mu.TryLock() {
-			t.Fatal("the mutex is held")
-		}
+		stopIf(t, !m.epoch.mu.mu.TryLock(), "the mutex is held")
 		m.epoch.mu.mu.Unlock()
 		close(log.gate)
 	})
@@ -139,9 +131,7 @@ func TestSlowEntries(t *testing.T) {
 			if err == nil {
 				err = m.Locks.Release(ctx, c.mutation(), h, a.Generation)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if is, want := granted > 0, slow >= steps.Slow; is != want || (len(call.told) > granted) != want {
 				t.Errorf("entries took %v; the calls were told %v", slow, call.told)
 			}

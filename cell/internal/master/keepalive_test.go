@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,17 +22,11 @@ func TestLongerLeaseIsInTheLogFirst(t *testing.T) {
 			synctest.Wait()
 			s, _ := m.epoch.state().Sessions.Get(c.who.Session)
 			reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil) // as if the previous reply had been lost, so it is answered at once
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			granted = reply.Grant.Lease
-			if granted > s.Lease {
-				t.Fatalf("granted %v when the log knew of %v", granted, s.Lease)
-			}
+			stopIf(t, granted > s.Lease, "granted %v when the log knew of %v", granted, s.Lease)
 		}
-		if granted != api.MaxLease {
-			t.Errorf("granted %v at last", granted)
-		}
+		equal(t, granted, api.MaxLease, "granted %v at last")
 	})
 }
 
@@ -57,12 +50,8 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 		time.Sleep(time.Second)
 		reader.hear(t) // parked until the lease is due; the reply asks for a sign of life
 		reader.hear(t) // the sign of life
-		if reader.grant <= before {
-			t.Error("acknowledged, and not extended")
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		failIf(t, reader.grant <= before, "acknowledged, and not extended")
+		report(t, <-done)
 	})
 }
 
@@ -75,13 +64,9 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		began := m.epoch.clock()
 		reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil)
 		m.proving = nil
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		g := reply.Grant
-		if g.Parked > time.Second {
-			t.Errorf("the lease is said to begin %v after the request", g.Parked)
-		}
+		failIf(t, g.Parked > time.Second, "the lease is said to begin %v after the request", g.Parked)
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
 		if end, _ := m.tables.leases.End(c.who.Session); end > began.Add(g.Lease) {
@@ -90,9 +75,8 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 	})
 }
 
-// A KeepAlive that waits without a goroutine is resumed when there is something to tell, when its
-// lease is due to be extended, when its call has ended, when a newer one has taken its place, and
-// when the epoch has ended.
+// A KeepAlive that waits without a goroutine is resumed when there is something to tell, when its lease is due to be
+// extended, when its call has ended, when a newer one has taken its place, and when the epoch has ended.
 func TestParkedKeepAliveIsResumed(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
@@ -124,38 +108,26 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 		}
 		k, ctx, end, resumed := waits()
 		defer end()
-		m.epoch.mu.Lock()
-		m.tables.boxes.byID[c.who.Session].post(&Event{Kind: api.EventContentsModified})
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.boxes.byID[c.who.Session].post(&Event{Kind: api.EventContentsModified}) })
 		if err := finish(k, ctx, resumed); err != nil || c.acked == 0 {
 			t.Error("told of something:", err)
 		}
 		k, ctx, end, resumed = waits()
 		defer end()
 		time.Sleep(session.Due(api.DefaultLease))
-		if err := finish(k, ctx, resumed); err != nil {
-			t.Error("due:", err)
-		}
+		report(t, finish(k, ctx, resumed), "due")
 		c.hear(t) // the sign of life
 		k, ctx, end, resumed = waits()
 		end()
-		if err := finish(k, ctx, resumed); !errors.Is(err, api.Cancelled) {
-			t.Error("given up:", err)
-		}
+		fails(t, finish(k, ctx, resumed), api.Cancelled, "given up")
 		k, ctx, end, resumed = waits()
 		defer end()
 		newer, newerCtx, endNewer, resumedNewer := waits()
 		defer endNewer()
-		if err := finish(k, ctx, resumed); !errors.Is(err, api.Cancelled) {
-			t.Error("replaced:", err)
-		}
+		fails(t, finish(k, ctx, resumed), api.Cancelled, "replaced")
 		m.end(api.Errorf(api.NotMaster, "another is"))
-		if err := finish(newer, newerCtx, resumedNewer); !errors.Is(err, api.NotMaster) {
-			t.Error("at the end of the epoch:", err)
-		}
-		if _, err := m.Sessions.Park(c.who, c.heard(), nil); !errors.Is(err, api.NotMaster) {
-			t.Error("parked after the epoch:", err)
-		}
+		fails(t, finish(newer, newerCtx, resumedNewer), api.NotMaster, "at the end of the epoch")
+		fails(t, errOf(m.Sessions.Park(c.who, c.heard(), nil)), api.NotMaster, "parked after the epoch")
 	})
 }
 
@@ -171,9 +143,7 @@ func TestGrantAfterALateAnswer(t *testing.T) {
 			}
 			time.Sleep(late)
 			reply, err := k.Finish(t.Context())
-			if err != nil || (reply.Grant != nil) != (late == 0) {
-				t.Fatalf("after %v: %v, %v", late, reply.Grant, err)
-			}
+			stopIf(t, err != nil || (reply.Grant != nil) != (late == 0), "after %v: %v, %v", late, reply.Grant, err)
 			if reply.Grant != nil {
 				c.grant = reply.Grant.Number
 			}
@@ -187,14 +157,11 @@ func TestGrantAfterALateAnswer(t *testing.T) {
 	})
 }
 
-// Replies that are due at about the same time are sent together, never late. So
-// very many sessions cost a master less.
+// Replies that are due at about the same time are sent together, never late. So very many sessions cost a master less.
 func TestRepliesDueTogether(t *testing.T) {
 	const lease = 12 * time.Second
 	for due := session.Instant(0); due < session.Instant(time.Second); due += session.Instant(7 * time.Millisecond) {
 		at := alignDue(due, lease)
-		if at > due || due.Sub(at) >= lease/48 || alignDue(at, lease) != at {
-			t.Fatalf("due at %d, sent at %d", due, at)
-		}
+		stopIf(t, at > due || due.Sub(at) >= lease/48 || alignDue(at, lease) != at, "due at %d, sent at %d", due, at)
 	}
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	flags "flag"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -39,8 +41,7 @@ func (s *soloMaster) limit(l limits) {
 // entryOverhead is the largest size of an entry without its commands.
 const entryOverhead = 40
 
-// logOf collects the entries that a master writes, and fails the test for an
-// entry that exceeds the limits.
+// logOf collects the entries that a master writes, and fails the test for an entry that exceeds the limits.
 func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
 	t.Helper()
 	s.limit(l)
@@ -66,8 +67,7 @@ func (r *request) mutation() session.Mutation {
 	return session.Mutation{Session: r.session, Number: r.number, HighestIssued: r.number, Outstanding: []api.RequestNumber{r.number}, Hash: 1}
 }
 
-// populate gives that many sessions that many ephemeral nodes each, whose names
-// have about that many bytes.
+// populate gives that many sessions that many ephemeral nodes each, whose names have about that many bytes.
 func populate(t *testing.T, s *raftfsm.State, sessions, each, name int) {
 	t.Helper()
 	for i := range sessions {
@@ -90,9 +90,8 @@ func cachingSessionOf(name string) raftfsm.Command {
 	return c
 }
 
-// However many ephemeral nodes die together, of one session or of many, in an
-// earlier epoch or in this one, every replica can read the entries that remove
-// them.
+// However many ephemeral nodes die together, of one session or of many, in an earlier epoch or in this one, every
+// replica can read the entries that remove them.
 func TestDyingNodesFitTheLog(t *testing.T) {
 	for _, c := range []struct{ sessions, each int }{{1, 1_000}, {50, 20}} {
 		l := tinyLimits()
@@ -125,9 +124,7 @@ func readBack(t *testing.T, entries [][]byte) {
 	options := disk.Options{Cell: "local", ID: "r1", Bootstrap: true, Fatal: func(err error) { t.Errorf("its store ends the replica: %v", err) }, Silence: func() {}, Logger: slog.New(slog.DiscardHandler)}
 	dir := t.TempDir()
 	s, err := disk.Open(dir, disk.WALStore, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	me := s.Identity().Get()
 	if err := s.Identity().Store(&identity.Roster{CellID: "c", Members: []identity.Member{{ID: me.ID, Raft: "a", Incarnation: me.Incarnation}}}, true); err != nil {
 		t.Fatal(err)
@@ -140,27 +137,20 @@ func readBack(t *testing.T, entries [][]byte) {
 		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogCommand, Data: data}
 	}
 	for part := range slices.Chunk(logs, 16) {
-		if err := s.Logs().StoreLogs(part); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Logs().StoreLogs(part))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.Close())
 	if s, err = disk.Open(dir, disk.WALStore, options); err != nil {
 		t.Fatalf("the replica does not start again: %v", err)
 	}
 	defer func() { _ = s.Close() }()
 	for i := range entries {
-		if err := s.Logs().GetLog(uint64(i+1), new(raft.Log)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Logs().GetLog(uint64(i+1), new(raft.Log)))
 	}
 }
 
-// Sessions end together while others wait for all their locks. They end in
-// entries within the limits, and every lock is handed on: by the same entry or,
-// if there is no room for the succession, by a later one.
+// Sessions end together while others wait for all their locks. They end in entries within the limits, and every lock is
+// handed on: by the same entry or, if there is no room for the succession, by a later one.
 func TestEndingSessionsFitTheLog(t *testing.T) {
 	const owners, locks, waiting = 12, 10, 3
 	inSolo(t, func(s *raftfsm.State) {
@@ -210,8 +200,7 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 	})
 }
 
-// Very many sessions that end at once, as after a command that failed, end in
-// as many commands as the limits require.
+// Very many sessions that end at once, as after a command that failed, end in as many commands as the limits require.
 func TestEndsAreCut(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		const sessions = 2_000
@@ -235,9 +224,7 @@ func TestEndsAreCut(t *testing.T) {
 				}
 			}
 		}
-		if named != sessions {
-			t.Errorf("%d sessions end; want %d", named, sessions)
-		}
+		equal(t, named, sessions, "%d sessions end")
 	})
 }
 
@@ -261,4 +248,117 @@ func (c *soloClient) keepAlive(ctx context.Context) {
 			}
 		}
 	}()
+}
+
+// sized returns a change of that size by a session.
+func sized(by api.SessionID, size int) raftfsm.Command {
+	return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: session.Mutation{Session: by}, Contents: make([]byte, size)}}
+}
+
+// heldEntries holds every entry back until the test releases it.
+type heldEntries struct {
+	entries chan []byte
+	release chan struct{}
+}
+
+func (h *heldEntries) Append(data []byte) ([]raftfsm.Result, error) {
+	h.entries <- data
+	<-h.release
+	e, err := raftfsm.DecodeEntry(data)
+	if err != nil {
+		panic(err)
+	}
+	return make([]raftfsm.Result, len(e.Commands)), nil
+}
+
+// inProposer runs a test with a proposer whose entries are held back.
+func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *heldEntries)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &heldEntries{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
+		p := newProposer(h, 1, func() int64 { return 1 }, func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
+		p.limits = l
+		go p.runProposer(t.Context())
+		test(t, p, h)
+		close(h.release)
+	})
+}
+
+// A command that is too large for an entry is refused before it is written,
+// with an error that says so and that it was not done.
+func TestCommandTooLargeIsRefused(t *testing.T) {
+	inProposer(t, defaultLimits(), func(t *testing.T, p *proposer, h *heldEntries) {
+		if err := p.enqueue(newProposal(sized(1, api.MaxCommand), raftfsm.MaxLevel, false, nil)); !errors.Is(err, api.TooLarge) {
+			t.Errorf("a command above the limit: %v; want TooLarge", err)
+		}
+		failIf(t, hand(p, sized(0, api.MaxCommand)), "a command of the master's own above the limit was taken")
+		synctest.Wait()
+		failIf(t, len(h.entries) > 0, "it was written all the same")
+	})
+}
+
+// Entries are cut by their encoded bytes.
+func TestBatchesAreBoundedByBytes(t *testing.T) {
+	l := defaultLimits()
+	inProposer(t, l, func(t *testing.T, p *proposer, h *heldEntries) {
+		for range 40 {
+			hand(p, sized(0, 30_000))
+		}
+		hand(p, sized(0, api.MaxContents))
+		for range 100 {
+			h.release <- struct{}{}
+		}
+		synctest.Wait()
+		n := 0
+		for len(h.entries) > 0 {
+			data := <-h.entries
+			e := must(raftfsm.DecodeEntry(data))(t)
+			if n += len(e.Commands); len(data) > l.batch+entryOverhead && len(e.Commands) > 1 {
+				t.Errorf("an entry of %d commands has %d bytes; at most %d are allowed", len(e.Commands), len(data), l.batch)
+			}
+		}
+		equal(t, n, 41, "%d commands were written")
+	})
+}
+
+// The bytes that wait in the proposer are bounded: for all sessions together,
+// with room left for the master's own commands, and for each session.
+func TestPendingBytesAreBounded(t *testing.T) {
+	l := limits{command: 10_000, batch: 1, claims: 1, pending: 80_000, share: 20_000}
+	inProposer(t, l, func(t *testing.T, p *proposer, h *heldEntries) {
+		ask := func(by api.SessionID, size int) error {
+			return p.enqueue(newProposal(sized(by, size), raftfsm.MaxLevel, false, nil))
+		}
+		if err := ask(9, 1); err != nil { // it is on its way, and no longer waits
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		took := map[api.SessionID]int{}
+		for range 10 {
+			for by := api.SessionID(1); by <= 4; by++ {
+				if err := ask(by, 4_000); err == nil {
+					took[by]++
+				} else if !errors.Is(err, api.Unavailable) {
+					t.Fatal(err)
+				}
+			}
+		}
+		if one, all := took[1], took[1]+took[2]+took[3]+took[4]; one != 4 || all != 14 {
+			t.Errorf("of one session %d changes of 4,000 bytes wait, of all %d; want 4 (20,000 bytes each) and 14 (60,000 for all)", one, all)
+		}
+		failIf(t, !hand(p, sized(0, 9_000)), "there is no room for the master's own commands")
+		for range 100 {
+			h.release <- struct{}{}
+		}
+		synctest.Wait()
+		if p.bytes != 0 || len(p.shares) != 0 {
+			t.Errorf("%d bytes, and shares of %d sessions, are counted as waiting when nothing does", p.bytes, len(p.shares))
+		}
+		report(t, ask(1, 4_000), "there is room again, and a change is refused")
+	})
+}
+
+// hand hands one of the master's own commands to a proposer.
+func hand(p *proposer, c raftfsm.Command) bool {
+	return p.enqueue(newProposal(c, raftfsm.MaxLevel, true, nil)) == nil
 }

@@ -28,29 +28,22 @@ const usualFindings = 20
 // actionsOf returns the action that a kind of misuse counts, and the action that the share refers to, or
 // noAction.
 func actionsOf(kind misuse.Kind) (counted, of action) {
-	switch kind {
-	case misuse.Polling:
-		return actionLookAgain, noAction
-	case misuse.LockPolling:
-		return actionTryAgain, noAction
-	case misuse.Reopening:
-		return actionReopen, noAction
-	case misuse.BriefHolds:
-		return actionHoldBriefly, actionHold
-	case misuse.Unfenced:
-		return actionHoldUnfenced, actionHold
-	case misuse.UnusedCache:
-		return actionDropUnused, actionDrop
-	case misuse.LargeWrites:
-		return actionWriteLarge, noAction
-	case misuse.SameContents:
-		return actionWriteSame, noAction
-	case misuse.BriefSessions:
-		return actionBriefSession, noAction
-	case misuse.Abandoned:
-		return actionAbandonSession, noAction
+	rows := [...][2]action{
+		misuse.Polling:       {actionLookAgain},
+		misuse.LockPolling:   {actionTryAgain},
+		misuse.Reopening:     {actionReopen},
+		misuse.BriefHolds:    {actionHoldBriefly, actionHold},
+		misuse.Unfenced:      {actionHoldUnfenced, actionHold},
+		misuse.UnusedCache:   {actionDropUnused, actionDrop},
+		misuse.LargeWrites:   {actionWriteLarge},
+		misuse.SameContents:  {actionWriteSame},
+		misuse.BriefSessions: {actionBriefSession},
+		misuse.Abandoned:     {actionAbandonSession},
 	}
-	return noAction, noAction // it counts no actions
+	if int(kind) < len(rows) {
+		counted, of = rows[kind][0], rows[kind][1]
+	}
+	return counted, of // else it counts no actions
 }
 
 // judge returns the findings that follow from a usage's counts alone. epoch.mu is held.
@@ -171,10 +164,7 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 // to nodes in that subtree.
 func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misuse.Options) (r misuse.Report, err error) {
 	in := m.Inspector.For(viewer)
-	if _, err := in.epoch.fence.Prove(ctx); err != nil {
-		return r, err
-	}
-	done, err := in.waitForPage(ctx)
+	done, err := in.beginPage(ctx)
 	if err != nil {
 		return r, err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -22,29 +21,26 @@ func holderBytes(h api.Holder) int {
 	return maxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason) + len(h.Owner)
 }
 
-// SessionInfo describes a session.
-type SessionInfo struct {
-	Session   api.Holder    // its owner
-	Lease     time.Duration // as granted
-	LeftLeast time.Duration // it lives at least this long
-	LeftMost  time.Duration // and ends within this time, unless it is extended
-	Handles   int
-	Locks     int
-	MayCache  bool
-	Unheard   bool // its client has not returned since the fail-over
-}
+// SessionBytes returns the max length of a session on the wire.
+func SessionBytes(s api.SessionInfo) int { return maxEncoded + holderBytes(s.Holder) }
 
-// WireSize returns the max length on the wire.
-func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session) }
+// LockBytes returns the max length of a lock on the wire.
+func LockBytes(l api.LockInfo) int {
+	bytes := maxEncoded + len(l.Path) + len(l.Revoked)
+	for _, h := range l.Holders {
+		bytes += holderBytes(h)
+	}
+	for _, w := range l.Waiters {
+		bytes += maxEncoded + holderBytes(w.Holder)
+	}
+	return bytes
+}
 
 // ListSessions lists a page of the sessions, with both bounds of the rest of their leases. It omits invisible
 // sessions; if only names one, it shows just that it exists. most limits a page, as in newPage.
-func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte, most int) (p Page[*SessionInfo], err error) {
-	p = newPage[*SessionInfo](most)
-	if _, err := in.epoch.fence.Prove(ctx); err != nil {
-		return p, err
-	}
-	done, err := in.waitForPage(ctx)
+func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte, most int) (p Page[api.SessionInfo], err error) {
+	p = newPage[api.SessionInfo](most)
+	done, err := in.beginPage(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -66,24 +62,25 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 		}
 		if last = s.ID; !sight.sees(s.Principal) {
 			if only != 0 { // no secret: recipes need to know whether it has ended
-				p.add(&SessionInfo{Session: api.Holder{Session: s.ID}}, maxEncoded)
+				p.add(api.SessionInfo{Holder: api.Holder{Session: s.ID}}, maxEncoded)
 			}
 			continue
 		}
-		info := &SessionInfo{
-			Session: api.Holder{Session: s.ID, Principal: s.Principal, Host: s.Host, PID: s.PID, SinceUnix: s.SinceUnix},
-			Lease:   in.sessions.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
+		info := api.SessionInfo{
+			Holder: api.Holder{Session: s.ID, Principal: s.Principal, Host: s.Host, PID: s.PID, SinceUnix: s.SinceUnix},
+			Lease:  in.sessions.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
 		}
-		p.add(info, info.WireSize())
+		p.add(info, SessionBytes(info))
 	}
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	now := in.epoch.clock()
-	for _, info := range p.List {
+	for i := range p.List {
+		info := &p.List[i]
 		if info.Lease == 0 {
 			continue // only its existence is listed
 		}
-		id := info.Session.Session
+		id := info.Session
 		info.Handles, info.Unheard = in.tables.handles.count(id), in.tables.leases.Unheard(id)
 		if end, ok := in.tables.leases.End(id); ok {
 			info.LeftLeast = max(end.Sub(now), 0)
@@ -111,49 +108,11 @@ const (
 	ofDelays byte = 2 // delays on names without a node
 )
 
-// LockInfo describes a lock.
-type LockInfo struct {
-	Path        string
-	Mode        api.LockMode // 0 if it has no holder
-	Generation  api.Generation
-	Holders     []api.Holder // at most api.MaxListed
-	MoreHolders int
-	Waiters     []Waiter // the first api.MaxListed
-	MoreWaiters int
-	Delayed     time.Duration
-	Revoked     string // why it is being revoked; "" if it is not
-}
-
-// WireSize returns the max length on the wire.
-func (l *LockInfo) WireSize() int {
-	bytes := maxEncoded + len(l.Path) + len(l.Revoked)
-	for _, h := range l.Holders {
-		bytes += holderBytes(h)
-	}
-	for _, w := range l.Waiters {
-		bytes += maxEncoded + holderBytes(w.Owner)
-	}
-	return bytes
-}
-
-// Waiter describes a request that waits for a lock.
-type Waiter struct {
-	Owner    api.Holder // of the request
-	Place    int        // 1 is next
-	Mode     api.LockMode
-	Waiting  time.Duration // so far
-	Absent   bool          // its stream is broken; its place is kept for a while
-	Estimate time.Duration // of the wait; 0 if unknown
-}
-
 // ListLocks lists a page of the locks at and below a name that are held, waited for or delayed, by name; if
 // by is set, those that this session holds. most limits a page, as in newPage.
-func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte, most int) (p Page[*LockInfo], err error) {
-	p = newPage[*LockInfo](most)
-	if _, err := in.epoch.fence.Prove(ctx); err != nil {
-		return p, err
-	}
-	done, err := in.waitForPage(ctx)
+func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte, most int) (p Page[api.LockInfo], err error) {
+	p = newPage[api.LockInfo](most)
+	done, err := in.beginPage(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -169,7 +128,7 @@ func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.Sess
 	if p.Next == nil {
 		p.Next = in.listDelays(&p, prefix, after[min(len(after), 1):])
 	}
-	slices.SortFunc(p.List, func(a, b *LockInfo) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(p.List, func(a, b api.LockInfo) int { return strings.Compare(a.Path, b.Path) })
 	return p, nil
 }
 
@@ -177,30 +136,27 @@ func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.Sess
 const maxBatch = 256
 
 // listNodes lists locks of nodes, and returns the next page's mark. It visits at most maxVisited nodes.
-func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
+func (in *Inspector) listNodes(p *Page[api.LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
 	state := in.epoch.state()
-	var batch []*namespace.Node
-	list := func() (full bool) {
+	var nodes []*namespace.Node
+	more := false
+	for _, node := range state.Tree.Below(prefix, behind) {
+		if more = len(nodes) == maxVisited; more {
+			break
+		}
+		nodes = append(nodes, node)
+	}
+	for batch := range slices.Chunk(nodes, maxBatch) {
 		for i, asked := range in.lockedNodes(state, batch) {
-			if asked {
-				if p.full() {
-					return true
-				}
+			if asked && p.full() {
+				return append([]byte{ofNodes}, behind...)
+			}
+			if behind = batch[i].Mark(); asked {
 				addLock(p, in.lockInfo(state, batch[i].Name))
 			}
-			behind = batch[i].Mark()
 		}
-		batch = batch[:0]
-		return false
 	}
-	seen := 0
-	for _, node := range state.Tree.Below(prefix, behind) {
-		if (len(batch) == maxBatch || seen == maxVisited) && list() || seen == maxVisited {
-			return append([]byte{ofNodes}, behind...)
-		}
-		batch, seen = append(batch, node), seen+1
-	}
-	if list() {
+	if more {
 		return append([]byte{ofNodes}, behind...)
 	}
 	return nil
@@ -236,7 +192,7 @@ func addQueues(in *Inspector, asked []bool, nodes []*namespace.Node) {
 }
 
 // listDelays lists delays on names without a node, and returns the next page's mark.
-func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
+func (in *Inspector) listDelays(p *Page[api.LockInfo], prefix api.Name, from []byte) (next []byte) {
 	state := in.epoch.state()
 	first, sight := prefix, in.sightOf(state)
 	if len(from) > 0 {
@@ -258,7 +214,7 @@ func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte
 	return nil
 }
 
-func (in *Inspector) listLocksOf(p *Page[*LockInfo], prefix api.Name, id api.SessionID, after []byte) {
+func (in *Inspector) listLocksOf(p *Page[api.LockInfo], prefix api.Name, id api.SessionID, after []byte) {
 	state := in.epoch.state()
 	sight := in.sightOf(state)
 	var last api.Name
@@ -277,11 +233,11 @@ func (in *Inspector) listLocksOf(p *Page[*LockInfo], prefix api.Name, id api.Ses
 	}
 }
 
-func addLock(p *Page[*LockInfo], info *LockInfo) { p.add(info, info.WireSize()) }
+func addLock(p *Page[api.LockInfo], info api.LockInfo) { p.add(info, LockBytes(info)) }
 
 // lockInfo describes one lock. It takes the mutex for the master's own data.
-func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
-	info := &LockInfo{Path: in.epoch.path(name)}
+func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) api.LockInfo {
+	info := api.LockInfo{Path: in.epoch.path(name)}
 	node, ok := state.Tree.Get(name)
 	if ok {
 		info.Mode, info.Generation = node.Mode, node.Lock
@@ -308,13 +264,13 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 				break
 			}
 			first = append(first, waiter{claim: w.claim, since: w.since, absent: w.absent})
-			info.Waiters = append(info.Waiters, Waiter{Estimate: in.locks.estimateWait(name, len(info.Holders) > 0, ahead)})
+			info.Waiters = append(info.Waiters, api.Waiter{Estimate: in.locks.estimateWait(name, len(info.Holders) > 0, ahead)})
 		}
 	}()
 	for i, w := range first {
 		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason, DeclaredOwner: w.claim.DeclaredOwner}
 		one := &info.Waiters[i]
-		one.Owner, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.claim.Mode
+		one.Holder, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.claim.Mode
 		one.Waiting, one.Absent = now.Sub(w.since), w.absent
 	}
 	return info
@@ -328,3 +284,50 @@ func (e *epoch) parties(state *raftfsm.State, holders []namespace.Holder, most i
 	}
 	return list, len(holders) - len(some)
 }
+
+// Page is a page of a listing.
+type Page[T any] struct {
+	List []T
+	Next []byte // asks for the next page; empty on the last
+
+	most    int // entries
+	bytes   int // max length of the list on the wire
+	visited int
+}
+
+// newPage returns a page of at most most entries; 0 is api.MaxPage, the max.
+func newPage[T any](most int) Page[T] { return Page[T]{most: pageLength(most)} }
+
+// pageLength returns the max number of entries if the caller wants most.
+func pageLength(most int) int {
+	if most <= 0 {
+		return api.MaxPage
+	}
+	return min(most, api.MaxPage)
+}
+
+// full reports whether the page ends before the next entry. That must be visible: else the next mark shows
+// that others follow.
+func (p *Page[T]) full() bool {
+	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes
+}
+
+// visit counts a visited item, and reports whether the page ends here.
+func (p *Page[T]) visit() (enough bool) {
+	p.visited++
+	return p.visited > maxVisited
+}
+
+// add adds an entry of that length on the wire.
+func (p *Page[T]) add(entry T, bytes int) {
+	p.List = append(p.List, entry)
+	p.bytes += bytes
+}
+
+// maxVisited bounds the nodes that one page looks at: a page may be empty without being the last.
+const maxVisited = 4096
+
+// maxPages bounds the pages and Explains made at a time. Each takes most of a megabyte before it counts as a
+// reply, and the mutex many times. One client may ask for tens of thousands: gigabytes, and seconds of
+// waiting.
+const maxPages = 16

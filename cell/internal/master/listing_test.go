@@ -15,8 +15,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// manySessions adds sessions of many principals to a state, with ids from 1 on.
-// Their texts are as long as is allowed.
+// manySessions adds sessions of many principals to a state, with ids from 1 on. Their texts are as long as is allowed.
 func manySessions(t *testing.T, s *raftfsm.State, n int) {
 	t.Helper()
 	for i := range n {
@@ -60,13 +59,10 @@ func TestSessionsComeInPages(t *testing.T) {
 		var ids []api.SessionID
 		pages := 0
 		for after := []byte(nil); ; pages++ {
-			reply, err := m.Inspector.ListSessions(t.Context(), 0, after, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := must(m.Inspector.ListSessions(t.Context(), 0, after, 0))(t)
 			fits(t, len(reply.List), reply.bytes)
 			for _, one := range reply.List {
-				ids = append(ids, one.Session.Session)
+				ids = append(ids, one.Session)
 				if one.LeftLeast != time.Minute {
 					t.Fatalf("%v is left of the lease of %v", one.LeftLeast, one)
 				}
@@ -83,7 +79,7 @@ func TestSessionsComeInPages(t *testing.T) {
 			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
 		}
 		one, err := m.Inspector.ListSessions(t.Context(), want[7], nil, 0)
-		if err != nil || len(one.List) != 1 || one.List[0].Session.Session != want[7] || one.Next != nil {
+		if err != nil || len(one.List) != 1 || one.List[0].Session != want[7] || one.Next != nil {
 			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
 		}
 		if none, err := m.Inspector.ListSessions(t.Context(), 1<<40, nil, 0); err != nil || len(none.List) > 0 {
@@ -93,17 +89,14 @@ func TestSessionsComeInPages(t *testing.T) {
 }
 
 // locksIn asks for page after page of the locks at and below a name.
-func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]*LockInfo {
+func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]api.LockInfo {
 	t.Helper()
-	found := map[string]*LockInfo{}
+	found := map[string]api.LockInfo{}
 	for after := []byte(nil); ; {
-		reply, err := s.Inspector.ListLocks(t.Context(), prefix, id, after, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must(s.Inspector.ListLocks(t.Context(), prefix, id, after, 0))(t)
 		fits(t, len(reply.List), reply.bytes)
 		for _, l := range reply.List {
-			if found[l.Path] != nil {
+			if found[l.Path].Path != "" {
 				t.Errorf("%s is listed twice", l.Path)
 			}
 			found[l.Path] = l
@@ -147,17 +140,15 @@ func TestLocksComeInPages(t *testing.T) {
 		m.epoch.mu.Lock()
 		_, err := m.tables.queues.join(&waiter{lock: free.Ref(), claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
 		m.epoch.mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
-		check := func(got map[string]*LockInfo, want []api.Name) {
+		check := func(got map[string]api.LockInfo, want []api.Name) {
 			t.Helper()
 			paths := map[string]bool{}
 			for _, name := range want {
 				paths[m.epoch.path(name)] = true
 			}
-			if !maps.EqualFunc(got, paths, func(*LockInfo, bool) bool { return true }) {
+			if !maps.EqualFunc(got, paths, func(api.LockInfo, bool) bool { return true }) {
 				t.Errorf("%d locks are listed, want %d", len(got), len(paths))
 			}
 		}
@@ -172,8 +163,7 @@ func TestLocksComeInPages(t *testing.T) {
 
 func longName(n int) string { return string(slices.Repeat([]byte("n"), n)) }
 
-// Of the holders and waiters of a crowded lock, every answer names some and
-// counts the others.
+// Of the holders and waiters of a crowded lock, every answer names some and counts the others.
 func TestCrowdsAreCounted(t *testing.T) {
 	const crowd = 150
 	prepare := func(s *raftfsm.State) {
@@ -225,10 +215,7 @@ func TestQuotasComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		var names []string
 		for after := []byte(nil); ; {
-			reply, err := m.Inspector.ListQuotas(t.Context(), after, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := must(m.Inspector.ListQuotas(t.Context(), after, 0))(t)
 			fits(t, len(reply.List), reply.bytes)
 			for _, one := range reply.List {
 				names = append(names, one.Principal)
@@ -259,10 +246,7 @@ func TestDirectoriesComeInPages(t *testing.T) {
 		root := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: namespace.Ref{Instance: 1}, Rights: namespace.ToRead, Epoch: 0}
 		seen, after := 0, ""
 		for {
-			p, err := m.Files.ReadDir(t.Context(), root, after, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must(m.Files.ReadDir(t.Context(), root, after, 0))(t)
 			bytes := 0
 			for _, child := range p.Children {
 				bytes += statBytes(child)
@@ -273,9 +257,7 @@ func TestDirectoriesComeInPages(t *testing.T) {
 				break
 			}
 		}
-		if seen < nodes {
-			t.Errorf("%d nodes were listed, of %d", seen, nodes)
-		}
+		failIf(t, seen < nodes, "%d nodes were listed, of %d", seen, nodes)
 	})
 }
 
@@ -308,7 +290,7 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				var made []func()
 				for range maxPages {
-					done, err := m.Inspector.waitForPage(t.Context())
+					done, err := m.Inspector.beginPage(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -318,20 +300,86 @@ func TestFewPagesAreMadeAtATime(t *testing.T) {
 				gaveUp, waits := make(chan error, 1), make(chan error, 1)
 				go func() { gaveUp <- ask(ctx, m) }()
 				go func() { waits <- ask(t.Context(), m) }()
-				if !stillWaits(waits) {
-					t.Fatalf("a page is made beside %d others", maxPages)
-				}
+				stopIf(t, !stillWaits(waits), "a page is made beside %d others", maxPages)
 				cancel()
-				if err := <-gaveUp; !errors.Is(err, api.Unavailable) {
-					t.Errorf("a call that was given up while it waited: %v", err)
-				}
+				fails(t, <-gaveUp, api.Unavailable, "a call that was given up while it waited")
 				for _, done := range made {
 					done()
 				}
-				if err := <-waits; err != nil {
-					t.Error(err)
-				}
+				report(t, <-waits)
 			})
 		})
 	}
+}
+
+// Pages are as long as is wanted, and never longer than api.MaxPage.
+func TestPagesAreAsLongAsWanted(t *testing.T) {
+	const nodes = api.MaxPage + 100
+	var id api.SessionID
+	prepare := func(s *raftfsm.State) {
+		manySessions(t, s, nodes)
+		id = with(t, s, cachingSession(1))[0].Session
+		var names []api.Name
+		for i := range nodes {
+			names = append(names, api.Name(fmt.Sprintf("/node%04d", i)))
+		}
+		holding(t, s, id, names...)
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		root := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: namespace.Ref{Instance: 1}, Rights: namespace.ToRead, Epoch: 0}
+		listings := map[string]func(most int) (length int, more bool, err error){
+			"sessions": func(most int) (int, bool, error) {
+				p, err := m.Inspector.ListSessions(t.Context(), 0, nil, most)
+				return len(p.List), p.Next != nil, err
+			},
+			"locks": func(most int) (int, bool, error) {
+				p, err := m.Inspector.ListLocks(t.Context(), "", 0, nil, most)
+				return len(p.List), p.Next != nil, err
+			},
+			"locks of a session": func(most int) (int, bool, error) {
+				p, err := m.Inspector.ListLocks(t.Context(), "", id, nil, most)
+				return len(p.List), p.Next != nil, err
+			},
+			"quotas": func(most int) (int, bool, error) {
+				p, err := m.Inspector.ListQuotas(t.Context(), nil, most)
+				return len(p.List), p.Next != nil, err
+			},
+			"a directory": func(most int) (int, bool, error) {
+				p, err := m.Files.ReadDir(t.Context(), root, "", most)
+				return len(p.Children), p.More, err
+			},
+		}
+		for what, list := range listings {
+			for wanted, want := range map[int]int{1: 1, 7: 7, api.MaxPage: api.MaxPage, 0: api.MaxPage, api.MaxPage + 50: api.MaxPage, -1: api.MaxPage} {
+				if n, more, err := list(wanted); n > want || n == 0 || n < min(want, 100) || !more || err != nil {
+					t.Errorf("%s, %d wanted: %d, others follow %v, %v; want %d", what, wanted, n, more, err, want)
+				}
+			}
+		}
+	})
+}
+
+// One quota is found by its name, and only by who may see it.
+func TestFindQuota(t *testing.T) {
+	prepare := func(s *raftfsm.State) {
+		manySessions(t, s, 3)
+		admitRootOnly(t, s)
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		var known string
+		for name := range m.epoch.state().Sessions.Principals("") {
+			if len(name) == api.MaxPrincipal {
+				known = name
+			}
+		}
+		for viewer, sees := range map[string]bool{"": true, known: true, "somebody else": false} {
+			p, err := m.Inspector.For(viewer).FindQuota(t.Context(), known, "")
+			if found := len(p.List) == 1 && p.List[0].Principal == known && p.List[0].Used.Sessions == 1 && p.List[0].Allowed.Nodes == api.DefaultQuota().Nodes; found != sees || len(p.List) > 1 || err != nil {
+				t.Errorf("%q asks for the quota of %s: %v, %v", viewer, known, p.List, err)
+			}
+			if p, err := m.Inspector.For(viewer).FindQuota(t.Context(), "", "/none"); len(p.List) > 0 || err != nil {
+				t.Errorf("%q asks for the quota of what is not there: %v, %v", viewer, p.List, err)
+			}
+		}
+	})
 }

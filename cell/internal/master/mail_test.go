@@ -137,9 +137,7 @@ func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClien
 	c := cachingSessionOf(name).CreateSession
 	c.Principal, c.MayCache = principal, false
 	id, grant, err := s.Sessions.Create(t.Context(), *c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
@@ -148,10 +146,7 @@ func (c *soloClient) watch(t *testing.T, path string) Handle {
 	t.Helper()
 	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite})
 	r.Handle.Events = EventSet(0).With(api.EventContentsModified)
-	o, err := c.m.Files.Open(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(c.m.Files.Open(t.Context(), r))(t)
 	return o.Handle
 }
 
@@ -185,9 +180,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	path := "/ls/local/" + strings.Repeat("d", 200)
 	var left raftfsm.State
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.epoch.mu.Lock()
-		m.tables.boxes.mail.limit = most
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.boxes.mail.limit = most })
 		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
 		f := author.watch(t, path)
 		var crowd []*soloClient
@@ -198,9 +191,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		}
 		other.watch(t, path)
 		for range writes {
-			if err := <-author.write(t.Context(), f); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, <-author.write(t.Context(), f))
 		}
 		m.checkMail(t)
 		m.epoch.mu.Lock()
@@ -220,9 +211,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 			c.acknowledge(t, told)
 		}
 		m.checkMail(t)
-		if err := m.Sessions.End(t.Context(), crowd[watchers-1].who.Session); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Sessions.End(t.Context(), crowd[watchers-1].who.Session))
 		m.checkMail(t)
 		left = *m.fsm.Load()
 		time.Sleep(10 * time.Minute) // no client keeps them alive
@@ -256,14 +245,11 @@ func countKinds(events []*Event) map[api.EventKind]int {
 	return kinds
 }
 
-// A session takes a lock again and again, and does not receive the revocations.
-// When its principal has too much mail, its lease is no longer extended. The
-// lease of another principal's session that loses a lock is still extended.
+// A session takes a lock again and again, and does not receive the revocations. When its principal has too much mail,
+// its lease is no longer extended. The lease of another principal's session that loses a lock is still extended.
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.epoch.mu.Lock()
-		m.tables.boxes.mail.limit = 4 << 10
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.tables.boxes.mail.limit = 4 << 10 })
 		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
 		lose := func(c *soloClient, path string) bool {
 			h := c.open(t, path, api.MayCreate).Handle
@@ -286,9 +272,7 @@ func TestLossesThatNobodyHearsEnd(t *testing.T) {
 				t.Fatal("its lease is extended although it has lost 100 locks and acknowledged none")
 			}
 		}
-		if n < 5 {
-			t.Errorf("its lease is no longer extended after %d losses", n)
-		}
+		failIf(t, n < 5, "its lease is no longer extended after %d losses", n)
 		if !lose(listener, "/ls/local/theirs") {
 			t.Error("the lease of another principal's session, which lost one lock, is not extended either")
 		}

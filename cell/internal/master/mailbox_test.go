@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// TestMailboxLosesNothingInSilence posts, sends, loses replies and acknowledges
-// at random, with queues that are mostly full, and compares with a client that
-// keeps a list. Every posted event reaches the client, or a marker that was
-// made or repeated after the event does. All essential events reach it; once
-// sent they stay until they are received. No reply is larger than a client
-// accepts.
+// TestMailboxLosesNothingInSilence posts, sends, loses replies and acknowledges at random, with queues that are mostly
+// full, and compares with a client that keeps a list. Every posted event reaches the client, or a marker that was made
+// or repeated after the event does. All essential events reach it; once sent they stay until they are received. No
+// reply is larger than a client accepts.
 func TestMailboxLosesNothingInSilence(t *testing.T) {
 	seeds := uint64(12)
 	if *full {
@@ -35,9 +35,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 				if e.Sequence <= seen {
 					continue
 				}
-				if e.Sequence != seen+1 {
-					t.Fatalf("seed %d: event %d came after %d", seed, e.Sequence, seen)
-				}
+				stopIf(t, e.Sequence != seen+1, "seed %d: event %d came after %d", seed, e.Sequence, seen)
 				seen = e.Sequence
 				delete(essentials, e.Generation)
 				delete(unseen, e.Generation)
@@ -45,9 +43,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 					clear(unseen) // the client reads everything again now
 				}
 			}
-			if size > maxTold+api.MaxPath+100 {
-				t.Fatalf("seed %d: a reply of %d bytes", seed, size)
-			}
+			stopIf(t, size > maxTold+api.MaxPath+100, "seed %d: a reply of %d bytes", seed, size)
 		}
 		var acked uint64
 		keepAlive := func(lost bool) {
@@ -88,9 +84,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 					others++
 				}
 			}
-			if others > api.MaxEventQueue+1 {
-				t.Fatalf("seed %d: %d events wait, besides essential ones", seed, others)
-			}
+			stopIf(t, others > api.MaxEventQueue+1, "seed %d: %d events wait, besides essential ones", seed, others)
 		}
 		for len(b.events) > 0 {
 			keepAlive(false)
@@ -116,23 +110,18 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 			b.takeEvents(b.received)
 			b.acknowledge(b.delivered, b.delivered)
 		}
-		if b.ends != 0 {
-			t.Fatalf("round %d: %d ends in an empty mailbox", round, b.ends)
-		}
+		stopIf(t, b.ends != 0, "round %d: %d ends in an empty mailbox", round, b.ends)
 	}
 }
 
-// A session is granted nothing before it has acknowledged everything that was
-// essential when events were last sent to it, also what did not fit into that
-// reply.
+// A session is granted nothing before it has acknowledged everything that was essential when events were last sent to
+// it, also what did not fit into that reply.
 func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	b := newTestMailbox()
 	for range 10_000 {
 		b.post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
 	}
-	if !b.isAcknowledged() {
-		t.Fatal("an event that was not sent counts as unacknowledged")
-	}
+	stopIf(t, !b.isAcknowledged(), "an event that was not sent counts as unacknowledged")
 	replies := 0
 	for {
 		replies++
@@ -150,8 +139,7 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	}
 }
 
-// The acknowledgement of a revocation waits for the lock's owner; receiving
-// other events does not.
+// The acknowledgement of a revocation waits for the lock's owner; receiving other events does not.
 func TestReceivedIsNotAcknowledged(t *testing.T) {
 	b := newTestMailbox()
 	b.post(&Event{Kind: api.EventLockLost})
@@ -166,9 +154,8 @@ func TestReceivedIsNotAcknowledged(t *testing.T) {
 	}
 }
 
-// When very many names in a session's cache change together, it gets the
-// invalidations in several replies, each of a size that clients accept, and
-// keeps its lease.
+// When very many names in a session's cache change together, it gets the invalidations in several replies, each of a
+// size that clients accept, and keeps its lease.
 func TestManyInvalidations(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
@@ -183,21 +170,16 @@ func TestManyInvalidations(t *testing.T) {
 		events, replies := 0, 0
 		for events < names {
 			told := reader.hear(t)
-			if len(told) == 0 {
-				t.Fatalf("%d of %d names were told in %d replies", events, names, replies)
-			}
+			stopIf(t, len(told) == 0, "%d of %d names were told in %d replies", events, names, replies)
 			size := 0
 			for _, e := range told {
 				size += e.WireSize()
 			}
-			if size > api.MaxMessage {
-				t.Errorf("a reply of %d bytes; clients accept %d", size, api.MaxMessage)
-			}
+			failIf(t, size > api.MaxMessage, "a reply of %d bytes; clients accept %d", size, api.MaxMessage)
 			events, replies, reader.acked = events+len(told), replies+1, told[len(told)-1].Sequence
 		}
 		time.Sleep(5 * time.Second)
-		// The first is parked for so long that it no longer counts as a sign of
-		// life.
+		// The first is parked for so long that it no longer counts as a sign of life.
 		if was := reader.grant; len(reader.hear(t))+len(reader.hear(t)) != 0 || reader.grant == was {
 			t.Error("the lease is not extended after everything was told")
 		}
@@ -240,8 +222,7 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 	})
 }
 
-// acknowledgeAll sends a KeepAlive that acknowledges everything in the last
-// reply.
+// acknowledgeAll sends a KeepAlive that acknowledges everything in the last reply.
 func (c *soloClient) acknowledgeAll(t *testing.T) {
 	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
 	if err != nil {
@@ -252,5 +233,96 @@ func (c *soloClient) acknowledgeAll(t *testing.T) {
 	}
 	if n := len(reply.Events); n > 0 {
 		c.acked = reply.Events[n-1].Sequence
+	}
+}
+
+// uncached submits changes of a node that no client has in its cache, as mutate would. The caller holds s.mu.
+func (s *soloMaster) uncached(name api.Name, changes ...raftfsm.Command) {
+	s.tables.copyset.changing[name]++
+	for _, c := range changes {
+		s.epoch.submit(c)
+	}
+}
+
+// locked does something with s.mu held.
+func (s *soloMaster) locked(do func()) {
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	do()
+}
+
+// A client that opens a node for events gets the state in the answer, and later changes as events (Chubby §2.5). Every
+// change between reading the state and entering the handle must be in the answer or among the events.
+func TestOpenAndEventsLeaveNoGap(t *testing.T) {
+	write := func(c *soloClient, node namespace.Ref) raftfsm.Command {
+		return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(), Node: node, Contents: []byte("x")}}
+	}
+	remove := func(c *soloClient, node namespace.Ref) raftfsm.Command {
+		return raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(), Node: node}}
+	}
+	for name, test := range map[string]struct {
+		exists bool
+		change func(c *soloClient, node namespace.Ref) raftfsm.Command
+	}{
+		"written after it was found":        {true, write},
+		"deleted after it was found":        {true, remove},
+		"written in the entry that made it": {false, write},
+		"deleted in the entry that made it": {false, remove},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				author, watcher := m.client(t, 1), m.client(t, 2)
+				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.epoch.state().Counter + 1)} // once it has been created
+				m.locked(func() { m.uncached(node.Name) })
+				mutation := watcher.mutation()
+				r := OpenRequest{Mutation: mutation, Path: api.MustParsePath("/ls/local/f"), Create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
+				r.Handle = Handle{Owner: namespace.Owner{Session: watcher.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}
+				var o Opened
+				open := func() (err error) { o, err = m.Files.Open(t.Context(), r); return err }
+				done := make(chan error, 1)
+				if test.exists {
+					author.open(t, "/ls/local/f", api.MayCreate)
+					load := m.Master.epoch.state
+					m.proving = func() {
+						m.proving = nil
+						m.Master.epoch.state = func() *raftfsm.State { // called with epoch.mu held: changes are observed after it
+							found := load()
+							m.Master.epoch.state = load
+							m.uncached(node.Name, test.change(author, node))
+							return found
+						}
+					}
+					done <- open()
+				} else {
+					// While an entry is on its way, the proposer collects commands for the next.
+					m.applying = func() {
+						m.applying = nil
+						go func() { done <- open() }()
+						synctest.Wait()
+						m.locked(func() { m.uncached(node.Name, test.change(author, node)) })
+					}
+					m.locked(func() { m.epoch.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}}) })
+				}
+				noErr(t, <-done)
+				synctest.Wait()
+				m.epoch.mu.Lock()
+				defer m.epoch.mu.Unlock()
+				told := map[api.EventKind]int{}
+				for _, e := range m.tables.boxes.byID[watcher.who.Session].events {
+					if e.Handle == api.HandleID(mutation.Number) {
+						told[e.Kind]++
+					}
+				}
+				now, there := m.epoch.state().Tree.Get("/f")
+				switch {
+				case !there && told[api.EventHandleInvalid] == 0:
+					t.Error("the node is gone, and no event says so")
+				case there && now.Content != o.Stat.Content && told[api.EventContentsModified] == 0:
+					t.Errorf("the answer shows generation %d, the node has %d, and no event says so", o.Stat.Content, now.Content)
+				case there && now.Content == now.Instance:
+					t.Error("nothing was changed: the test proves nothing")
+				}
+			})
+		})
 	}
 }

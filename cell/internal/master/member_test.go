@@ -15,10 +15,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// member is one client of a crowd. It follows the protocol: it sends a request
-// until it has a final answer, under the same number, and declares which
-// answers it still wants; it drops what it is told to, and uses a lock only
-// while its lease runs. Everything else is random. crowd.mu guards it.
+// member is one client of a crowd. It follows the protocol: it sends a request until it has a final answer, under the
+// same number, and declares which answers it still wants; it drops what it is told to, and uses a lock only while its
+// lease runs. Everything else is random. crowd.mu guards it.
 type member struct {
 	w      *crowd
 	id     api.SessionID
@@ -201,9 +200,7 @@ func (c *member) hear(r *crowdRequest, answer any, err error) {
 	if got, ok := answer.(raftfsm.Answer); ok && err == nil && got.Generation > 0 {
 		r.granted = true
 	}
-	if r.granted && r.withdrawn {
-		c.w.t.Errorf("session %v: request %v was granted, and withdrawn", c.id, r)
-	}
+	failIf(c.w.t, r.granted && r.withdrawn, "session %v: request %v was granted, and withdrawn", c.id, r)
 	c.w.note("%v hears of %v: %v", c.id, r, err)
 	var e *api.Error
 	switch {
@@ -261,9 +258,7 @@ func (c *member) got(h Handle, a raftfsm.Answer) {
 	if c.holds[h.Owner.Handle].generation > a.Generation {
 		return // the handle has lost that lock since, and has it again
 	}
-	if a.Lock != h.Node {
-		c.w.t.Errorf("%v is of %v, and was granted %v", h.Owner, h.Node, a.Lock)
-	}
+	failIf(c.w.t, a.Lock != h.Node, "%v is of %v, and was granted %v", h.Owner, h.Node, a.Lock)
 	c.w.note("%v holds %v in %v mode with token %d", h.Owner, a.Lock, a.Mode, a.Generation)
 	c.holds[h.Owner.Handle] = held{lock: a.Lock, mode: a.Mode, generation: a.Generation, h: h}
 	now := time.Now()
@@ -338,9 +333,7 @@ func (c *member) told(e api.Epoch, reply Extension, sent time.Time) {
 		if e.Sequence <= c.received {
 			continue
 		}
-		if e.Sequence != c.received+1 {
-			c.w.t.Errorf("session %v is told event %d after %d", c.id, e.Sequence, c.received)
-		}
+		failIf(c.w.t, e.Sequence != c.received+1, "session %v is told event %d after %d", c.id, e.Sequence, c.received)
 		c.received = e.Sequence
 		c.event(e)
 	}
@@ -376,9 +369,7 @@ func (c *member) event(e *Event) {
 		}
 	case api.EventLockVacant:
 		lock := [2]uint64{uint64(e.Handle), uint64(e.Generation)}
-		if c.vacated[lock] {
-			c.w.t.Errorf("session %v got more than one event that a lock is vacant: %v", c.id, e)
-		}
+		failIf(c.w.t, c.vacated[lock], "session %v got more than one event that a lock is vacant: %v", c.id, e)
 		c.vacated[lock] = true
 	case api.EventSessionEnded:
 		c.silent, c.ended = c.silent && c.w.percent(50), true

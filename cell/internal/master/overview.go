@@ -1,33 +1,14 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/session"
 )
-
-// Overview is what a cell does at one moment, as its viewer may see it.
-type Overview struct {
-	Epoch   api.Epoch
-	Whole   bool        // the viewer may see everything
-	Backlog Backlog     // zero if not Whole
-	Waits   []*LockInfo // locks with the longest waits, in order
-	Holdups []holdup    // changes that have waited longest for caches, in order
-
-	MoreWaits, MoreHoldups int // besides those listed
-}
-
-// holdup is a change that waits for clients' caches.
-type holdup struct {
-	Path     string        // of its node; of the root directory if every change waits, after a fail-over
-	Waiting  time.Duration // since the first client was told
-	Slow     []api.Holder  // waited for, at most maxSlow
-	MoreSlow int           // besides those listed
-}
 
 // Bounds of an overview.
 const (
@@ -37,11 +18,8 @@ const (
 
 // Overview describes at most most locks, and as many changes, that have waited longest; 0 is usualOverview,
 // and api.MaxListed the max.
-func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err error) {
-	if _, err := in.epoch.fence.Prove(ctx); err != nil {
-		return o, err
-	}
-	done, err := in.waitForPage(ctx)
+func (in *Inspector) Overview(ctx context.Context, most int) (o api.Overview, err error) {
+	done, err := in.beginPage(ctx)
 	if err != nil {
 		return o, err
 	}
@@ -57,28 +35,28 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 	if o.Whole {
 		o.Backlog = backlogOf(in.epoch, in.tables)
 	}
-	longest, err := findLongest(ctx, waits, most, sight.reads)
+	waited, moreWaits, err := findLongest(ctx, waits, most, sight.reads)
 	if err != nil {
 		return o, err
 	}
-	held, err := findLongest(ctx, clearings, most, func(cl *clearing) bool { return sight.reads(cl.name) })
+	held, moreHoldups, err := findLongest(ctx, clearings, most, func(cl *clearing) bool { return sight.reads(cl.name) })
 	if err != nil {
 		return o, err
 	}
-	o.MoreWaits, o.MoreHoldups = longest.more, held.more
+	o.MoreWaits, o.MoreHoldups = moreWaits, moreHoldups
 	bytes := 0
-	for i, name := range longest.list {
+	for i, name := range waited {
 		info := in.lockInfo(state, name.what)
 		if len(info.Waiters) == 0 {
 			continue // it was granted meanwhile
 		}
-		if bytes += info.WireSize(); bytes > api.MaxPageBytes && i > 0 {
-			o.MoreWaits += len(longest.list) - i // a reply is bounded, like a page of ListLocks
+		if bytes += LockBytes(info); bytes > api.MaxPageBytes && i > 0 {
+			o.MoreWaits += len(waited) - i // a reply is bounded, like a page of ListLocks
 			break
 		}
 		o.Waits = append(o.Waits, info)
 	}
-	for _, one := range held.list {
+	for _, one := range held {
 		h := describeHoldup(in, one.what)
 		for i := range h.Slow {
 			h.Slow[i] = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: h.Slow[i].Session}})
@@ -119,25 +97,33 @@ func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clea
 	return waits, clearings
 }
 
-// findLongest returns the oldest of the visible waits, each once. The error is ctx's.
-func findLongest[T comparable](ctx context.Context, all []aged[T], most int, sees func(T) bool) (longestList[T], error) {
-	longest, seen := longestList[T]{most: most}, map[T]bool{}
+// aged is something that has waited since then.
+type aged[T any] struct {
+	since session.Instant
+	what  T
+}
+
+// findLongest returns the oldest of the visible waits, each once, in order, and the number of the others. The error is ctx's.
+func findLongest[T comparable](ctx context.Context, all []aged[T], most int, sees func(T) bool) (list []aged[T], more int, err error) {
+	seen := map[T]bool{}
 	for i, one := range all {
 		if i%256 == 0 && ctx.Err() != nil {
-			return longest, &api.Error{Code: api.ContextCode(context.Cause(ctx)), Message: "the call ended while it looked at what waits", Err: context.Cause(ctx)}
+			return nil, 0, endedWhileLooking(ctx)
 		}
 		if !seen[one.what] && sees(one.what) {
-			longest.add(one.since, one.what)
+			list = append(list, one)
 		}
 		seen[one.what] = true
 	}
-	return longest, nil
+	slices.SortStableFunc(list, func(a, b aged[T]) int { return cmp.Compare(a.since, b.since) })
+	shown := min(len(list), most)
+	return list[:shown], len(list) - shown, nil
 }
 
-func describeHoldup(in *Inspector, cl *clearing) holdup {
+func describeHoldup(in *Inspector, cl *clearing) api.Holdup {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
-	h := holdup{Path: in.epoch.path(cl.name), Waiting: max(in.epoch.clock().Sub(cl.since), 0)}
+	h := api.Holdup{Path: in.epoch.path(cl.name), Waiting: max(in.epoch.clock().Sub(cl.since), 0)}
 	for id := range in.tables.copyset.slowOf(cl) { // none, if it has ended meanwhile
 		if len(h.Slow) < maxSlow {
 			h.Slow = append(h.Slow, api.Holder{Session: id})
@@ -149,27 +135,18 @@ func describeHoldup(in *Inspector, cl *clearing) holdup {
 	return h
 }
 
-// longestList keeps the most oldest entries, in order, and counts the others.
-type longestList[T any] struct {
-	most int
-	list []aged[T]
-	more int
-}
+// Backlog returns how much waits now. It holds the mutex only to read a few numbers.
+func (m *Master) Backlog() api.Backlog { return backlogOf(m.epoch, m.tables) }
 
-type aged[T any] struct {
-	since session.Instant
-	what  T
-}
-
-func (l *longestList[T]) add(since session.Instant, what T) {
-	at, _ := slices.BinarySearchFunc(l.list, since, func(a aged[T], t session.Instant) int {
-		if a.since <= t {
-			return -1
-		}
-		return 1
-	})
-	if l.list = slices.Insert(l.list, at, aged[T]{since, what}); len(l.list) > l.most {
-		l.list = l.list[:l.most]
-		l.more++
+func backlogOf(e *epoch, t *tables) api.Backlog {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	changes := len(t.copyset.clearings)
+	if cl := t.copyset.flush; cl != nil && !cl.isDone() {
+		changes++ // after a fail-over: every change
+	}
+	return api.Backlog{
+		Waiters: t.queues.used.all, Changes: changes, Delays: len(t.delays.ids), Handles: t.handles.used.all,
+		Mail: t.boxes.mail.used.all, Copies: t.copyset.used.all, Proposals: e.proposer.waiting(),
 	}
 }

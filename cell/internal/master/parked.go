@@ -17,20 +17,14 @@ type parked struct {
 	resume func()     // nil before notify
 }
 
-func (p *parked) wake() {
-	p.mu.Lock()
-	p.woken = true
-	resume := p.resume
-	p.mu.Unlock()
-	if resume != nil {
-		resume()
-	}
-}
+func (p *parked) wake() { p.signal(&p.woken) }
 
 // hurry has the call answered now, even without events.
-func (p *parked) hurry() {
+func (p *parked) hurry() { p.signal(&p.due) }
+
+func (p *parked) signal(flag *bool) {
 	p.mu.Lock()
-	p.due = true
+	*flag = true
 	resume := p.resume
 	p.mu.Unlock()
 	if resume != nil {
@@ -110,13 +104,6 @@ func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
 	if k.place.isDue() { // since before notify
 		resume()
 	}
-}
-
-// Wait returns when Notify would call.
-func (k *KeepAlive) Wait(ctx context.Context) {
-	resumed := make(chan struct{})
-	k.Notify(ctx, sync.OnceFunc(func() { close(resumed) }))
-	<-resumed
 }
 
 // Bounds of events told before the answer. They wait in the mailbox for the next call's acknowledgement.

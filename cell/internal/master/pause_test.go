@@ -2,6 +2,8 @@ package master
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,16 +44,11 @@ func TestPauseLetsOthersIn(t *testing.T) {
 		}
 	}
 	p.Unlock()
-	if waiting {
-		t.Fatal("no other goroutine has had the mutex")
-	}
-	if longest := time.Duration(longest.Load()); longest != maxSteps*time.Microsecond {
-		t.Errorf("the longest hold took %v by its watch, want %v", longest, maxSteps*time.Microsecond)
-	}
+	stopIf(t, waiting, "no other goroutine has had the mutex")
+	equal(t, time.Duration(longest.Load()), maxSteps*time.Microsecond, "the longest hold took %v by its watch")
 }
 
-// However many patient holders there are, others wait for only a few of their
-// holds.
+// However many patient holders there are, others wait for only a few of their holds.
 func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 	const crowd = 400
 	var holds atomic.Int64
@@ -84,13 +81,10 @@ func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 	}
 	stop.Store(true)
 	work.Wait()
-	if fewest > crowd/4 {
-		t.Errorf("%d holds of others while one waited for the mutex", fewest)
-	}
+	failIf(t, fewest > crowd/4, "%d holds of others while one waited for the mutex", fewest)
 }
 
-// The first hold of a patient holder is short, because there may be very many
-// holders.
+// The first hold of a patient holder is short, because there may be very many holders.
 func TestPatientHoldersBeginShortly(t *testing.T) {
 	now := time.Duration(0)
 	var holds []time.Duration
@@ -110,9 +104,7 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		m.epoch.mu.Lock()
 		m.epoch.mu.held = func(time.Duration) {
 			for range 4 { // as the goroutine that watches for pauses does meanwhile
@@ -133,9 +125,7 @@ func TestHoldsExtendNoLease(t *testing.T) {
 func TestStopDuringATickEndsNoSession(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var stops atomic.Int64
 		m.epoch.mu.Lock()
 		m.epoch.mu.held = func(time.Duration) { // the loop's hold among others
@@ -144,9 +134,7 @@ func TestStopDuringATickEndsNoSession(t *testing.T) {
 		}
 		m.epoch.mu.Unlock()
 		time.Sleep(5 * time.Second)
-		m.epoch.mu.Lock()
-		m.epoch.mu.held = nil
-		m.epoch.mu.Unlock()
+		m.locked(func() { m.epoch.mu.held = nil })
 		synctest.Wait()
 		if _, lives := m.epoch.state().Sessions.Get(id); !lives || stops.Load() < 5 {
 			t.Errorf("after %d stops of an hour within 5 s, a session with a lease of 10 s lives: %v", stops.Load(), lives)
@@ -166,5 +154,37 @@ func TestBusyLoopExtendsNoLease(t *testing.T) {
 			t.Errorf("%v are forgiven because nobody has asked for 10 s", forgiven)
 		}
 		cancel()
+	})
+}
+
+// A process that is stopped while its master takes over ends no session by that.
+func TestStopDuringATakeoverEndsNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, state := &soloMaster{}, raftfsm.NewState()
+		state.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Level: raftfsm.MaxLevel}}}})
+		command := cachingSession(1)
+		id := with(t, &state, command)[0].Session
+		s.fsm.Store(&state)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s.end = cancel
+		s.Master = New(ctx, Config{
+			Epoch: 1, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
+			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+		s.epoch.mu.maxStepsOverride = 1
+		s.epoch.mu.held = func(time.Duration) { // a stop of a minute, once, in the midst of Start
+			s.lost.CompareAndSwap(0, int64(time.Minute))
+		}
+		s.Start()
+		s.locked(func() { s.epoch.mu.held = nil })
+		defer s.Wait()
+		defer cancel(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		stopIf(t, s.lost.Load() == 0, "no stop happened")
+		if _, lives := s.epoch.state().Sessions.Get(id); !lives {
+			t.Error("a session with a lease of 12 s, inherited by this master, was ended within a second of its takeover, because the process was stopped during Start")
+		}
 	})
 }

@@ -21,8 +21,6 @@ type waiter struct {
 	ticket  Ticket
 	since   session.Instant // by the client's count, if it waited before a fail-over
 	absent  bool            // without a stream: its place is kept, and skipped (decision 8)
-	keep    session.Instant // end of an absent one's place
-	heaped  int             // index in queues.absent
 	offered bool            // a command that may grant it is on its way
 	doubt   bool            // such a command had no answer, and may be in the log
 	size    int             // bytes of its claim in the log
@@ -77,12 +75,12 @@ type queues struct {
 	byHandle  map[namespace.Owner]map[*waiter]bool
 	declared  map[lockOwner]map[*waiter]bool // by declared owner
 	detecting map[*waiter]bool               // want an answer if they wait for themselves
-	absent    absentees
-	outbox    *outbox                 // locks and requests to look at again
-	issued    uint64                  // tickets of this epoch
-	used      tally                   // waiters
-	closing   map[namespace.Owner]int // Closes on their way to the log
-	claims    int                     // max bytes that leading returns; see limits
+	absent    session.Timetable[*waiter]     // by the ends of their places
+	outbox    *outbox                        // locks and requests to look at again
+	issued    uint64                         // tickets of this epoch
+	used      tally                          // waiters
+	closing   map[namespace.Owner]int        // Closes on their way to the log
+	claims    int                            // max bytes that leading returns; see limits
 }
 
 func newQueues(out *outbox) *queues {
@@ -104,7 +102,7 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 	if kept := q.get(w.key()); kept != nil {
 		if kept.absent { // a new holder was not told
 			kept.told = false
-			q.absent.drop(kept)
+			q.back(kept)
 		}
 		kept.streams++
 		return kept, nil
@@ -182,7 +180,7 @@ func (q *queues) removeWaiter(key waiterKey) *waiter {
 		}
 	}
 	delete(q.outbox.requests, w)
-	q.absent.drop(w)
+	q.back(w)
 	q.used.add(w.who, -1)
 	line, at := q.byName[w.lock.Name], q.at(w)
 	if line = slices.Delete(line, at, at+1); len(line) == 0 {
@@ -217,31 +215,37 @@ func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 // detach ends a stream of a waiter. After the last one, its place is kept until keep.
 func (q *queues) detach(w *waiter, keep session.Instant) {
 	if w.streams--; w.streams <= 0 && q.get(w.key()) == w {
-		q.absent.put(w, keep)
+		w.absent = true
+		q.absent.Put(w, keep)
+	}
+}
+
+// back ends the absence of a waiter that has returned or left, if it was absent.
+func (q *queues) back(w *waiter) {
+	if w.absent {
+		w.absent = false
+		q.absent.Drop(w)
 	}
 }
 
 // dropAbsent drops at most most waiters with expired places, and reports whether there may be more. An
 // offered one stays: its result is pending.
 func (q *queues) dropAbsent(now session.Instant, most int) (more bool) {
-	var offered []*waiter
-	for range most {
-		if len(q.absent) == 0 || q.absent[0].keep >= now {
-			break
-		}
-		w := q.absent[0]
+	offered := map[*waiter]session.Instant{}
+	w, end, some := q.absent.Next()
+	for n := 0; n < most && some && end < now; n++ {
 		if w.offered {
-			q.absent.drop(w)
-			offered = append(offered, w)
-			continue
+			q.absent.Drop(w)
+			offered[w] = end
+		} else {
+			q.removeWaiter(w.key())
 		}
-		q.removeWaiter(w.key())
+		w, end, some = q.absent.Next()
 	}
-	more = len(q.absent) > 0 && q.absent[0].keep < now
-	for _, w := range offered {
-		q.absent.put(w, w.keep)
+	for w, end := range offered {
+		q.absent.Put(w, end)
 	}
-	return more
+	return some && end < now
 }
 
 func (q *queues) at(w *waiter) int {

@@ -16,24 +16,14 @@ const (
 	ofDirectories byte = 2 // by their marks
 )
 
-// QuotaUse is the quota of a principal or directory, and what is used.
-type QuotaUse struct {
-	Principal     string
-	Directory     string // its path
-	Used, Allowed api.Quota
-}
-
-// WireSize returns the max length on the wire.
-func (u *QuotaUse) WireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
+// QuotaBytes returns the max length of a quota on the wire.
+func QuotaBytes(u api.QuotaUse) int { return 3*maxEncoded + len(u.Principal) + len(u.Path) }
 
 // ListQuotas lists a page of the principals that use something or have a quota, then of the directories with
 // one. most limits a page, as in newPage.
-func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p Page[*QuotaUse], err error) {
-	p = newPage[*QuotaUse](most)
-	if _, err := in.epoch.fence.Prove(ctx); err != nil {
-		return p, err
-	}
-	done, err := in.waitForPage(ctx)
+func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p Page[api.QuotaUse], err error) {
+	p = newPage[api.QuotaUse](most)
+	done, err := in.beginPage(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -51,8 +41,8 @@ func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p 
 
 // FindQuota returns a page with that principal, even if it uses nothing, or else that directory, if it has a
 // quota. It omits what is invisible.
-func (in *Inspector) FindQuota(ctx context.Context, principal string, directory api.Name) (p Page[*QuotaUse], err error) {
-	p = newPage[*QuotaUse](1)
+func (in *Inspector) FindQuota(ctx context.Context, principal string, directory api.Name) (p Page[api.QuotaUse], err error) {
+	p = newPage[api.QuotaUse](1)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
@@ -71,7 +61,7 @@ func (in *Inspector) FindQuota(ctx context.Context, principal string, directory 
 }
 
 // listPrincipals lists principals after a name, and returns the next page's mark.
-func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after string) (next []byte) {
+func (in *Inspector) listPrincipals(p *Page[api.QuotaUse], state *raftfsm.State, after string) (next []byte) {
 	sight := in.sightOf(state)
 	if !sight.all { // there may be thousands of others before it
 		if sight.principal > after {
@@ -100,22 +90,23 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 }
 
 // addPrincipals adds principals while there is room, and returns how many.
-func (in *Inspector) addPrincipals(p *Page[*QuotaUse], state *raftfsm.State, names []string) (added int) {
+func (in *Inspector) addPrincipals(p *Page[api.QuotaUse], state *raftfsm.State, names []string) (added int) {
 	for _, name := range names {
 		if p.visit() || p.full() {
 			break
 		}
 		added++
 		used := state.Tree.Usage(name)
-		info := &QuotaUse{
+		info := api.QuotaUse{
 			Principal: name, Allowed: state.Quota(name),
 			Used: api.Quota{Nodes: used.Nodes, Bytes: used.Bytes, Sessions: state.Sessions.Of(name)},
 		}
-		p.add(info, info.WireSize())
+		p.add(info, QuotaBytes(info))
 	}
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
-	for _, info := range p.List {
+	for i := range p.List {
+		info := &p.List[i]
 		info.Used.Handles, info.Used.Waiters = in.tables.handles.used.of[info.Principal], in.tables.queues.used.of[info.Principal]
 		in.epoch.mu.pause(1)
 	}
@@ -162,7 +153,7 @@ func (m *Master) QuotaShares() map[string]float64 {
 }
 
 // listDirectories lists directories with a quota, and returns the next page's mark.
-func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, behind namespace.Mark) (next []byte) {
+func (in *Inspector) listDirectories(p *Page[api.QuotaUse], state *raftfsm.State, behind namespace.Mark) (next []byte) {
 	if state.Tree.Counts().Limited == 0 {
 		return nil
 	}
@@ -179,11 +170,11 @@ func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, b
 	return nil
 }
 
-func addDirectory(p *Page[*QuotaUse], path string, node *namespace.Node) {
-	info := &QuotaUse{
-		Directory: path,
-		Used:      api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},
-		Allowed:   api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes},
+func addDirectory(p *Page[api.QuotaUse], path string, node *namespace.Node) {
+	info := api.QuotaUse{
+		Path:    path,
+		Used:    api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},
+		Allowed: api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes},
 	}
-	p.add(info, info.WireSize())
+	p.add(info, QuotaBytes(info))
 }

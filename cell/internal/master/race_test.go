@@ -2,6 +2,5 @@
 
 package master
 
-// slowdown is about how much longer the race detector makes work on maps and
-// channels take.
+// slowdown is about how much longer the race detector makes work on maps and channels take.
 const slowdown = 5

@@ -205,7 +205,7 @@ func (r *remover) reportSlowRemovals() {
 			some.clearings = append(some.clearings, cl)
 		}
 		if r.coherence.slowClient > 0 {
-			r.coherence.cutOffLate(cl, now)
+			r.coherence.cutOff(&change{clearings: []*clearing{cl}}, cl.name, now)
 		}
 	}
 	r.epoch.mu.Unlock()
@@ -217,14 +217,3 @@ func (r *remover) reportSlowRemovals() {
 
 // maxLate bounds the clearings whose clients a log line names.
 const maxLate = 8
-
-// cutOffLate cuts off clients that have delayed a removal too long. epoch.mu is held, with pauses.
-func (co *coherence) cutOffLate(cl *clearing, now session.Instant) {
-	one := &change{clearings: []*clearing{cl}}
-	for id := range co.copyset.slowOf(cl) {
-		if co.copyset.asked(one, id, now) >= co.slowClient {
-			co.revocations.stopLease(id, co.heldUp(cl.name))
-		}
-		co.epoch.mu.pause(1)
-	}
-}

@@ -83,9 +83,7 @@ func TestFullCellRefusesGrowth(t *testing.T) {
 		}
 		m.coherence.room.max = 1 // the memory has become less
 		for _, err := range []error{set(5), set(5), set(4), c.put(t, c.mutation(), raftfsm.Operation{Name: "/f", Delete: true})} {
-			if err != nil {
-				t.Errorf("what makes a tree no larger that is too large: %v", err)
-			}
+			report(t, err, "what makes a tree no larger that is too large")
 		}
 	})
 }
@@ -97,13 +95,9 @@ func TestFullCellAnswersCopies(t *testing.T) {
 		c := m.client(t, 1)
 		large := raftfsm.Operation{Name: "/f", Create: api.MayCreate, Contents: bytes.Repeat([]byte{'x'}, 1000)}
 		done := c.mutation()
-		if err := c.put(t, done, large); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.put(t, done, large))
 		m.coherence.room.max = 1
-		if err := c.put(t, done, large); err != nil {
-			t.Errorf("a copy of what was done: %v", err)
-		}
+		report(t, c.put(t, done, large), "a copy of what was done")
 		other := large
 		other.Name = "/g"
 		refused := c.mutation()
@@ -122,17 +116,10 @@ func TestFullCellAnswersCopies(t *testing.T) {
 func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
 	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
 		c, other := m.client(t, 1), m.client(t, 2)
-		if err := c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate}))
 		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
 		m.coherence.room.max = weight()
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		done, large := make(chan error, 2), make(chan error, 1)
 		go func() { done <- c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MayCreate}) }()
 		<-entered
@@ -146,13 +133,9 @@ func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
 		synctest.Wait()
 		close(leave)
 		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			report(t, <-done)
 		}
-		if err := <-large; !errors.Is(err, api.Exists) {
-			t.Errorf("of what is there: %v", err)
-		}
+		fails(t, <-large, api.Exists, "of what is there")
 		if weight() > m.coherence.room.max {
 			t.Errorf("the tree weighs %d bytes, and may weigh %d", weight(), m.coherence.room.max)
 		}
@@ -165,15 +148,11 @@ func TestOperatorsMendFullCell(t *testing.T) {
 		create := *cachingSession(1).CreateSession
 		create.Principal = "ops"
 		id, grant, err := m.Sessions.Create(t.Context(), create)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		ops, c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}, m.client(t, 2)
 		m.coherence.room.max = 1 << 20
 		put := func(name api.Name, length int64) {
-			if err := c.put(t, c.mutation(), raftfsm.Operation{Name: name, Create: api.MayCreate, Contents: make([]byte, length)}); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, c.put(t, c.mutation(), raftfsm.Operation{Name: name, Create: api.MayCreate, Contents: make([]byte, length)}))
 		}
 		room := func() int64 { return m.coherence.room.max - m.epoch.state().Tree.Counts().Weight() }
 		for _, name := range []api.Name{"/f0", "/f1", "/f2", "/f3"} {
@@ -187,13 +166,9 @@ func TestOperatorsMendFullCell(t *testing.T) {
 		if err := c.put(t, c.mutation(), raftfsm.Operation{Name: "/g", Create: api.MayCreate}); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("a file of another's: %v", err)
 		}
-		if err := ops.put(t, ops.mutation(), list); err != nil {
-			t.Errorf("a list of an operator's: %v", err)
-		}
+		report(t, ops.put(t, ops.mutation(), list), "a list of an operator's")
 		list.Contents = bytes.Repeat([]byte("#"), 1<<20/operatorsShare/namespace.ListWeight)
-		if err := ops.put(t, ops.mutation(), list); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("an operator who takes more than there is: %v", err)
-		}
+		fails(t, ops.put(t, ops.mutation(), list), api.QuotaExceeded, "an operator who takes more than there is")
 	})
 }
 
@@ -224,9 +199,7 @@ func TestFullCellDisturbsNobody(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-done:
-			if !errors.Is(err, api.QuotaExceeded) {
-				t.Error(err)
-			}
+			fails(t, err, api.QuotaExceeded)
 		default:
 			t.Error("the refusal waits for a client's cache")
 		}
@@ -239,9 +212,7 @@ func TestFullCellTakesNoLargerBackup(t *testing.T) {
 		create := *cachingSession(1).CreateSession
 		create.MayCache = false
 		id, grant, err := m.Sessions.Create(t.Context(), create)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 		m.coherence.room.max = 64 << 10
 		restore := func(r raftfsm.Restore) error {
@@ -267,8 +238,6 @@ func TestFullCellTakesNoLargerBackup(t *testing.T) {
 				t.Fatalf("part %d: %v", n, err)
 			}
 		}
-		if err := part(3); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("one part too many: %v", err)
-		}
+		fails(t, part(3), api.QuotaExceeded, "one part too many")
 	})
 }

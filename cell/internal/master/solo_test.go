@@ -70,8 +70,7 @@ func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 	return t0, nil
 }
 
-// inSolo runs a test in virtual time with a master that has taken over a cell
-// after prepare.
+// inSolo runs a test in virtual time with a master that has taken over a cell after prepare.
 func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T, m *soloMaster)) {
 	t.Helper()
 	inSoloOf(t, slog.New(slog.NewTextHandler(io.Discard, nil)), prepare, test)
@@ -131,9 +130,7 @@ func with(t *testing.T, s *raftfsm.State, commands ...raftfsm.Command) []raftfsm
 	t.Helper()
 	results := s.Apply(s.Applied+1, 1, raftfsm.Entry{Epoch: 1, Commands: commands})
 	for _, r := range results {
-		if err := r.Answer.Err(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Answer.Err())
 	}
 	return results
 }
@@ -157,9 +154,7 @@ type soloClient struct {
 func (s *soloMaster) client(t *testing.T, nonce byte) *soloClient {
 	t.Helper()
 	id, grant, err := s.Sessions.Create(t.Context(), *cachingSession(nonce).CreateSession)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
 }
 
@@ -182,15 +177,11 @@ func (c *soloClient) opens(t *testing.T, path string, create raftfsm.Open) Opene
 	t.Helper()
 	mutation := c.mutation()
 	create.Rights = namespace.ToRead | namespace.ToWrite
-	o, err := c.m.Files.Open(t.Context(), OpenRequest{
+	return must(c.m.Files.Open(t.Context(), OpenRequest{
 		Mutation: mutation, Path: api.MustParsePath(path),
 		Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: create.Rights},
 		Create: create,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	}))(t)
 }
 
 // write begins a write; its result arrives in the channel.
@@ -204,8 +195,7 @@ func (c *soloClient) write(ctx context.Context, h Handle) <-chan error {
 	return done
 }
 
-// heard returns the receipt that its KeepAlives carry: it acknowledges what it
-// has received.
+// heard returns the receipt that its KeepAlives carry: it acknowledges what it has received.
 func (c *soloClient) heard() Receipt {
 	return Receipt{Received: c.acked, Acknowledged: c.acked, Grant: c.grant}
 }
@@ -213,10 +203,7 @@ func (c *soloClient) heard() Receipt {
 // hear sends a KeepAlive and returns its events, without acknowledging them.
 func (c *soloClient) hear(t *testing.T) []*Event {
 	t.Helper()
-	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must(c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil))(t)
 	if g := reply.Grant; g != nil {
 		c.grant = g.Number
 	}
@@ -244,12 +231,123 @@ func stillWaits(done <-chan error) bool {
 	}
 }
 
-// KeepAlive serves a KeepAlive as over gRPC.
+// KeepAlive serves a KeepAlive in one goroutine.
 func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Connection) (Extension, error) {
 	k, err := s.Park(c, h, conn)
 	if err != nil {
 		return Extension{}, err
 	}
-	k.Wait(ctx)
+	resumed := make(chan struct{})
+	k.Notify(ctx, sync.OnceFunc(func() { close(resumed) }))
+	<-resumed
 	return k.Finish(ctx)
+}
+
+// congested runs a function while the proposer accepts nothing.
+func (s *soloMaster) congested(do func()) {
+	set := func(why error) {
+		s.epoch.proposer.mu.Lock()
+		defer s.epoch.proposer.mu.Unlock()
+		s.epoch.proposer.closed = why
+	}
+	set(api.Errorf(api.Unavailable, "too much waits"))
+	do()
+	set(nil)
+}
+
+func (c *soloClient) claim(h Handle, mode api.LockMode) raftfsm.Claim {
+	return raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: mode}
+}
+
+// requestFor returns a request for a lock. Its caller does not look at its place in the queue.
+func requestFor(claim raftfsm.Claim, h Handle) AcquireRequest {
+	return AcquireRequest{Claim: claim, Handle: h, Queued: func(Queued) error { return nil }}
+}
+
+func (r AcquireRequest) quietIf(quiet bool) AcquireRequest {
+	r.Quiet = quiet
+	return r
+}
+
+func (r AcquireRequest) detectIf(detect bool) AcquireRequest {
+	r.Detect = detect
+	return r
+}
+
+func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answer {
+	t.Helper()
+	claim := c.claim(h, mode)
+	return must(c.m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
+}
+
+// wait asks for a lock and waits in its queue; the answer arrives in the channel.
+func (c *soloClient) wait(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
+	return c.waits(ctx, requestFor(claim, h))
+}
+
+func (c *soloClient) waits(ctx context.Context, r AcquireRequest) <-chan lockAnswer {
+	done := make(chan lockAnswer, 1)
+	go func() {
+		a, err := c.m.Locks.Acquire(ctx, r)
+		done <- lockAnswer{a, err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+type lockAnswer struct {
+	raftfsm.Answer
+	err error
+}
+
+// answered returns what is in the channel by now.
+func answered(t *testing.T, done <-chan lockAnswer) lockAnswer {
+	t.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	select {
+	case a := <-done:
+		return a
+	default:
+		t.Fatal("no answer")
+		return lockAnswer{}
+	}
+}
+
+// lockers returns three clients, kept alive, that have the same file open.
+func lockers(t *testing.T, m *soloMaster) (clients []*soloClient, handles []Handle) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	for i := range byte(3) {
+		c := m.client(t, i+1)
+		go c.keep(ctx)
+		clients, handles = append(clients, c), append(handles, c.open(t, "/ls/local/f", api.MayCreate).Handle)
+	}
+	return clients, handles
+}
+
+// withLockers is inSolo with the clients and the handles of lockers.
+func withLockers(t *testing.T, test func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle)) {
+	t.Helper()
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c, h := lockers(t, m)
+		test(t, m, c, h)
+	})
+}
+
+// holdNextEntry has the next entry close entered and wait for leave before it is applied.
+func (s *soloMaster) holdNextEntry() (entered, leave chan struct{}) {
+	entered, leave = make(chan struct{}), make(chan struct{})
+	s.applying = func() {
+		s.applying = nil
+		close(entered)
+		<-leave
+	}
+	return entered, leave
+}
+
+func (s *soloMaster) holders() []namespace.Holder {
+	node, _ := s.epoch.state().Tree.Get("/f")
+	return node.Holders
 }

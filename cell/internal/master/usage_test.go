@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/session"
+	"pgregory.net/rapid"
 )
 
 // instant is that long after the epoch began.
@@ -153,16 +152,12 @@ func TestReopening(t *testing.T) {
 	}
 	c.opened(node(4, 2))
 	c.opened(node(3, 1))
-	if n := c.sum(actionReopen); n != 2 {
-		t.Errorf("two files that have not: %d count as opened again", n)
-	}
+	equal(t, c.sum(actionReopen), 2, "two files that have not: %d count as opened again")
 	directory := node(9, 1)
 	directory.Kind = api.Directory
 	c.opened(directory)
 	c.opened(directory)
-	if n := c.sum(actionReopen); n != 2 {
-		t.Errorf("a directory, which may have other children: %d count as opened again", n)
-	}
+	equal(t, c.sum(actionReopen), 2, "a directory, which may have other children: %d count as opened again")
 }
 
 // Of the sessions that end, those count that were closed at once, or that nobody closed, soon after they were created.
@@ -201,9 +196,7 @@ func TestSessionsThatEndSoon(t *testing.T) {
 	for i := range 2 * bound {
 		all.sessionEnded(fmt.Sprint(i), all.begin(0, true), api.ByClose, 1)
 	}
-	if n := all.ofPrincipal.Len(); n != bound {
-		t.Errorf("%d principals are remembered, want %d", n, bound)
-	}
+	equal(t, all.ofPrincipal.Len(), bound, "%d principals are remembered")
 }
 
 // A turn is unfenced if the holder says so last, and it took the lock without a lock-delay, and alone.
@@ -240,9 +233,7 @@ func TestUnfencedTurns(t *testing.T) {
 	times.beginHold("/x", turn{generation: 1, by: c}, instant(0))
 	times.beginHold("/x", turn{generation: 1}, instant(0)) // another reader
 	times.endHold("/x", instant(time.Millisecond))
-	if n := c.sum(actionHold); n > 0 {
-		t.Errorf("a turn of two counts for one")
-	}
+	failIf(t, c.sum(actionHold) > 0, "a turn of two counts for one")
 }
 
 // What anybody says of the sequencer of a lock counts only if he holds it.
@@ -347,6 +338,31 @@ func TestLintIsBounded(t *testing.T) {
 		cancel()
 		if _, err = m.Lint(ctx, "", "", misuse.Options{}); err == nil {
 			t.Error("a call that has ended is answered")
+		}
+	})
+}
+
+// The sum is that of the parts, and who has nothing takes no room.
+func TestTally(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tally, want := newTally(), map[string]int{}
+		for range rapid.IntRange(0, 30).Draw(t, "steps") {
+			who := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "who")
+			n := rapid.IntRange(-want[who], 5).Draw(t, "n")
+			tally.add(who, n)
+			want[who] += n
+		}
+		sum := 0
+		for who, n := range want {
+			if sum += n; tally.of[who] != n {
+				t.Fatalf("%q has %d, want %d", who, tally.of[who], n)
+			}
+			if _, kept := tally.of[who]; kept && n == 0 {
+				t.Fatalf("%q has nothing, and is kept", who)
+			}
+		}
+		if tally.all != sum {
+			t.Fatalf("in all %d, want %d", tally.all, sum)
 		}
 	})
 }

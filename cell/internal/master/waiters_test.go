@@ -10,16 +10,15 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
-// Some requests can be answered while the lock is held, such as the retry of a granted one. They
-// are answered although the proposer had no room when they came. Otherwise a holder that asks again
-// would wait for itself without end.
+// Some requests can be answered while the lock is held, such as the retry of a granted one. They are answered although
+// the proposer had no room when they came. Otherwise a holder that asks again would wait for itself without end.
 func TestSettledRequestIsAnsweredLater(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		claim := c[0].claim(h[0], api.Exclusive)
 		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // its client does not get the answer
 		recursive := c[0].claim(h[0], api.Exclusive)
@@ -32,28 +31,19 @@ func TestSettledRequestIsAnsweredLater(t *testing.T) {
 		if a := answered(t, again); a.err != nil || a.Generation != first.Generation {
 			t.Errorf("%v, token %d, was %d", a.err, a.Generation, first.Generation)
 		}
-		if a := answered(t, twice); !errors.Is(a.err, api.LockHeld) {
-			t.Errorf("a second request through the handle that holds the lock: %v", a.err)
-		}
+		fails(t, answered(t, twice).err, api.LockHeld, "a second request through the handle that holds the lock")
 	})
 }
 
-// A request for a lock that comes while the Close of its handle is on its way
-// is not granted behind it: its client gets the answer that the handle is
-// closed, and would never release the lock.
+// A request for a lock that comes while the Close of its handle is on its way is not granted behind it: its client gets
+// the answer that the handle is closed, and would never release the lock.
 func TestClosingHandleTakesNoRequest(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[1].try(t, h[1], api.Shared) // so that its Close goes through the log
 		claim := c[1].claim(h[1], api.Exclusive)
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		entered, leave := make(chan struct{}), make(chan struct{})
-		m.applying = func() {
-			m.applying = nil
-			close(entered)
-			<-leave
-		}
+		entered, leave := m.holdNextEntry()
 		closed := make(chan error, 1)
 		go func() { closed <- m.Files.Close(t.Context(), closing, h[1]) }()
 		<-entered
@@ -67,12 +57,8 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 		}()
 		synctest.Wait()
 		close(leave)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
-		if err := <-tried; !errors.Is(err, api.HandleClosed) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		report(t, <-closed)
+		fails(t, <-tried, api.HandleClosed, "TryAcquire")
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("Acquire: %v; the lock is held by %v", a.err, m.holders())
 		}
@@ -83,16 +69,13 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 // be asked while the Close of the handle is on its way: the lock would be free when the request is
 // applied, and a closed handle would be granted it.
 func TestClosingHandleIsNotAskedAbout(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		second := c[0].claim(h[0], api.Exclusive)
 		closing := c[0].mutation()
 		closing.Outstanding = []api.RequestNumber{second.Mutation.Number, closing.Number}
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
-		if closed != nil {
-			t.Error(closed)
-		}
+		report(t, closed)
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
@@ -101,23 +84,16 @@ func TestClosingHandleIsNotAskedAbout(t *testing.T) {
 
 // If that Close is refused, the log is asked about the request afterwards.
 func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		second := c[0].claim(h[0], api.Exclusive)
 		closing := c[0].mutation()
 		finishing := c[0].mutation()
 		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // without the number of the Close
-		if _, err := m.Locks.Cancel(t.Context(), finishing); err != nil {
-			t.Fatal(err)
-		}
+		must(m.Locks.Cancel(t.Context(), finishing))(t)
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
-		if !errors.Is(closed, api.InvalidArgument) {
-			t.Error(closed)
-		}
-		if a := answered(t, waits); !errors.Is(a.err, api.LockHeld) {
-			t.Errorf("the waiter: %v", a.err)
-		}
+		fails(t, closed, api.InvalidArgument)
+		fails(t, answered(t, waits).err, api.LockHeld, "the waiter")
 	})
 }
 
@@ -126,12 +102,7 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, closing session.Mutation) (waits <-chan lockAnswer, closed error) {
 	t.Helper()
 	c.m.congested(func() { waits = c.wait(t.Context(), h, claim) })
-	entered, leave := make(chan struct{}), make(chan struct{})
-	c.m.applying = func() {
-		c.m.applying = nil
-		close(entered)
-		<-leave
-	}
+	entered, leave := c.m.holdNextEntry()
 	done := make(chan error, 1)
 	go func() { done <- c.m.Files.Close(t.Context(), closing, h) }()
 	<-entered
@@ -140,13 +111,11 @@ func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, c
 	return waits, <-done
 }
 
-// When sessions end in many commands, the clock loop releases the mutex in
-// between. It names the successors and hands the command over under one hold of
-// the mutex. Otherwise a Close could come in between and be first in the log,
-// and the command would then grant the lock to a closed handle.
+// When sessions end in many commands, the clock loop releases the mutex in between. It names the successors and hands
+// the command over under one hold of the mutex. Otherwise a Close could come in between and be first in the log, and
+// the command would then grant the lock to a closed handle.
 func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		c, h := lockers(t, m)
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)
@@ -168,17 +137,13 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 				return // a hold of the proposer, for example, which cannot wait for itself
 			}
 			if between.CompareAndSwap(true, false) {
-				if err := m.Files.Close(t.Context(), closing, h[1]); err != nil {
-					t.Error(err)
-				}
+				report(t, m.Files.Close(t.Context(), closing, h[1]))
 			}
 		}
 		m.epoch.mu.Unlock()
 		between.Store(true)
 		m.timekeeper.tick(m.epoch.clock(), 0)
-		if between.Load() {
-			t.Fatal("the clock loop did not pause")
-		}
+		stopIf(t, between.Load(), "the clock loop did not pause")
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
@@ -196,11 +161,97 @@ func TestLockIsLostOnce(t *testing.T) {
 			take()
 		}
 		holder.acknowledge(t, events)
-		if a := answered(t, waits); a.err != nil {
-			t.Error(a.err)
+		report(t, answered(t, waits).err)
+		failIf(t, len(events) != 1 || events[0].Kind != api.EventLockLost, "the holder got the events %v", events)
+	})
+}
+
+// meanwhile calls do while the next entry is on its way to the log. The log continues when do has returned.
+func (s *soloMaster) meanwhile(first, do func()) {
+	entered, leave := s.holdNextEntry()
+	first()
+	<-entered
+	do()
+	synctest.Wait()
+	close(leave)
+}
+
+// If the log refuses the first waiter the lock, the one behind it gets the lock
+// as soon as that is known: no other event makes room for it.
+func TestRefusedByTheLogMakesRoom(t *testing.T) {
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+		guarded := c[0].claim(h[0], api.Exclusive)
+		guarded.Preconditions = []raftfsm.Precondition{{Lock: "/f", Mode: api.Exclusive, Generation: 1}} // not met
+		var refused, waits <-chan lockAnswer
+		m.meanwhile(func() { refused = c[0].wait(t.Context(), h[0], guarded) },
+			func() { waits = c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive)) })
+		fails(t, answered(t, refused).err, api.BadSequencer)
+		report(t, answered(t, waits).err)
+	})
+}
+
+// If the handle of the first waiter is closed, the one behind it gets the lock, if nothing else is in its way.
+func TestClosedHandleMakesRoom(t *testing.T) {
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+		c[0].try(t, h[0], api.Shared)
+		claim := c[1].claim(h[1], api.Exclusive)
+		writer := c[1].wait(t.Context(), h[1], claim)
+		reader := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Shared))
+		closing := c[1].mutation()
+		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		noErr(t, m.Files.Close(t.Context(), closing, h[1]))
+		fails(t, answered(t, writer).err, api.HandleClosed)
+		report(t, answered(t, reader).err)
+	})
+}
+
+// Waiters for the lock of a node that is gone are not offered the lock of a later node of that
+// name, and waiters of the later node are not offered the lock of the old one.
+func TestSuccessorsAreOfOneNode(t *testing.T) {
+	for _, oldFirst := range []bool{true, false} {
+		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+			author, id := c[2], h[2]
+			remove := author.mutation()
+			if _, err := m.Files.Change(t.Context(), id, namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: id.Node, Handle: id.Owner.Handle}}); err != nil {
+				t.Fatal(err)
+			}
+			young := c[1].open(t, "/ls/local/f", api.MayCreate).Handle
+			var gone, waits <-chan lockAnswer
+			old := func() { gone = c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Shared)) }
+			fresh := func() { waits = c[1].wait(t.Context(), young, c[1].claim(young, api.Shared)) }
+			if oldFirst {
+				m.congested(old)
+				fresh()
+			} else {
+				m.congested(func() { fresh(); old() })
+			}
+			if a := answered(t, waits); a.err != nil || a.Lock != young.Node {
+				t.Error(a.err, a.Lock)
+			}
+			if a := answered(t, gone); !errors.Is(a.err, api.HandleClosed) {
+				t.Error(a.err, a.Lock)
+			}
+		})
+	}
+}
+
+// The same for a hand-over: a waiter for the lock of a node that is gone would hold another lock by
+// a handle that cannot release it.
+func TestHandOverIsOfOneNode(t *testing.T) {
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+		remove := c[2].mutation()
+		if _, err := m.Files.Change(t.Context(), h[2], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[2].Node, Handle: h[2].Owner.Handle}}); err != nil {
+			t.Fatal(err)
 		}
-		if n := len(events); n != 1 || events[0].Kind != api.EventLockLost {
-			t.Errorf("the holder got the events %v", events)
+		holder, young := c[2].open(t, "/ls/local/f", api.MayCreate).Handle, c[1].open(t, "/ls/local/f", api.MayCreate).Handle
+		held := c[2].try(t, holder, api.Exclusive)
+		waits := c[1].wait(t.Context(), young, c[1].claim(young, api.Shared))
+		var gone <-chan lockAnswer
+		m.congested(func() { gone = c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Shared)) })
+		noErr(t, m.Locks.Release(t.Context(), c[2].mutation(), holder, held.Generation))
+		report(t, answered(t, waits).err)
+		if a := answered(t, gone); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) != 1 {
+			t.Errorf("%v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }

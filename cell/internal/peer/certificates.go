@@ -23,7 +23,7 @@ func (p *Port) encryptOutbound(c *portConn, id string) {
 	}
 	c.Conn = tls.Client(c.Conn, p.Certificates.Client("", func(theirs *x509.Certificate, proof certs.Proof) error {
 		c.proof.Store(&proof)
-		return isReplica(theirs, certs.Replica{Cell: p.Cell, ID: id})
+		return IsReplica(theirs, certs.Replica{Cell: p.Cell, ID: id})
 	}))
 }
 
@@ -39,7 +39,7 @@ func (p *Port) checkCertificate(c *portConn, h hello) error {
 		return err
 	}
 	c.proof.Store(&proof)
-	return isReplica(chain[0], certs.Replica{Cell: h.cell, ID: h.from})
+	return IsReplica(chain[0], certs.Replica{Cell: h.cell, ID: h.from})
 }
 
 // Expel closes the connections of replicas that have left the cell. They learn why when they reconnect.
@@ -58,7 +58,8 @@ func (p *Port) Expel() {
 	}
 }
 
-func isReplica(cert *x509.Certificate, want certs.Replica) error {
+// IsReplica returns an error if a certificate does not name that replica.
+func IsReplica(cert *x509.Certificate, want certs.Replica) error {
 	is, err := certs.ReplicaOf(cert)
 	if err == nil && is != want {
 		err = api.Errorf(api.Unauthenticated, "the certificate is that of %v, not of %v: see which files the replica has", is.URI(), want.URI())

@@ -59,7 +59,6 @@ const (
 	raftStream      helloKind = 1 // carries hashicorp/raft's own protocol
 	probeStream     helloKind = 2 // carries questions for the term
 	bootstrapStream helloKind = 3 // carries one BootstrapReport
-	guestStream     helloKind = 4 // carries a guest's calls
 )
 
 // streamKind is how the called replica serves a kind of connection.
@@ -76,7 +75,6 @@ func streamKinds() map[helloKind]streamKind {
 		probeStream: {name: "probe", serve: (*Port).serveProbe},
 		// A replica that bootstraps, joins, or has lost its data is unknown until the answer.
 		bootstrapStream: {name: "bootstrap", anyone: true, serve: (*Port).serveBootstrap},
-		guestStream:     {name: "guest", serve: (*Port).serveGuest},
 	}
 }
 

@@ -49,8 +49,6 @@ type PortConfig struct {
 	Passport *Passport
 	// Bootstrap reports to a replica that bootstraps.
 	Bootstrap func() BootstrapReport
-	// Guest receives, and then owns, a connection for another replica's guest.
-	Guest func(net.Conn, Guest)
 	// MemberAt returns the ID of the replica with a Raft address, if there is one.
 	MemberAt func(address string) (id string, ok bool)
 	// Connect opens a connection; it returns within timeout.
@@ -78,7 +76,6 @@ type Port struct {
 	hushed  bool // silent for a while
 	closed  bool
 	clients map[string]string // client addresses by replica ID, from hellos
-	guests  int               // how many of conns serve other replicas' guests
 	report  func() Report     // the answer to probes; nil before Raft runs
 	callers map[string]string // Raft addresses by ID of callers in a cell; empty once this replica is in one
 
@@ -91,7 +88,6 @@ type portConn struct {
 	port   *Port
 	from   string                      // the replica that dialled, once its hello was read; "" for this one
 	origin string                      // of the dialler; "" for this replica
-	guest  bool                        // counted in Port.guests; the port's mu guards it
 	proof  atomic.Pointer[certs.Proof] // why the other end's certificate is valid; nil if unknown
 }
 
@@ -315,8 +311,5 @@ func (c *portConn) abort() {
 func (p *Port) unregister(c *portConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, open := p.conns[c]; open && c.guest {
-		p.guests--
-	}
 	delete(p.conns, c)
 }

@@ -10,7 +10,7 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/internal/frames"
-	"google.golang.org/grpc/tap"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -33,9 +33,8 @@ const (
 // handler has returned. It is safe for concurrent use.
 type account struct {
 	all    *Connections
-	origin *source
+	origin *party
 	conn   *heardConn
-	silent bool // nothing has arrived; Connections.mu guards it
 
 	mu      sync.Mutex // guards the fields below
 	in, out passing
@@ -49,8 +48,9 @@ type account struct {
 	closed  bool
 }
 
-// call is a call, or what remains of it. Its account's mutex guards it.
+// call is a call, or what remains of it, and the stream of its handler.
 type call struct {
+	// Its account's mutex guards these.
 	of      *account
 	request int64
 	reply   int64
@@ -58,21 +58,22 @@ type call struct {
 	serving bool
 	begun   bool // it was served or refused
 
-	arrived time.Duration // when its request or a stream's headers arrived, by the stopwatch; for its server
-
-	foreign bool            // it named a session of another principal
-	slow    *phases         // what a slow call waited for; nil before that
-	named   steps.RequestID // the client's request id, once known; for its server
+	// These are for the goroutine that serves it.
+	grpc.ServerStream // of its transport
+	service           *service
+	method            string          // in full
+	arrived           time.Duration   // when its request or its headers arrived, by the stopwatch
+	unread            proto.Message   // for its request
+	refusal           error           // why its request was not decoded
+	asked             any             // its request; nil before it is decoded, and once the call is parked
+	named             steps.RequestID // the client's request id
+	before            witness         // when its request was decoded
+	trace             Trace           // nil if not traced
+	foreign           bool            // it named a session of another principal
+	slow              phases          // what a slow call waited for; nil before that
 }
 
-// isForeign records that the call names a session of another principal.
-func (c *call) isForeign() {
-	if c != nil {
-		c.foreign = true
-	}
-}
-
-func newAccount(all *Connections, origin *source, conn *heardConn) *account {
+func newAccount(all *Connections, origin *party, conn *heardConn) *account {
 	return &account{all: all, origin: origin, conn: conn, in: passing{skip: prefaceLen}, calls: map[uint64]*call{}}
 }
 
@@ -97,26 +98,14 @@ func (a *account) endingIs(n int64) {
 func (a *account) received(p []byte) {
 	a.mu.Lock()
 	before := a.bytes
-	begins := !a.started && len(p) > 0
-	if begins {
+	if !a.started && len(p) > 0 {
 		a.start(p[0])
 	}
 	a.in.scan(p, a.arrived)
 	grown, bytes := a.bytes > before, a.bytes
 	a.mu.Unlock()
-	if begins {
-		a.all.speaks(a)
-	}
 	if grown {
 		a.all.relieve(a, bytes)
-	}
-}
-
-// speaks removes the account from the silent ones. Connections.mu is held.
-func (a *account) speaks() {
-	if a.silent {
-		a.silent = false
-		a.origin.silent--
 	}
 }
 
@@ -254,19 +243,18 @@ func (a *account) held() int64 {
 // withCall adds the newest call to a context. The transports run it when a request's header has arrived and
 // before they read more, so the newest call is the right one.
 func withCall(ctx context.Context) context.Context {
-	conn := connOf(ctx)
-	if conn == nil || conn.account == nil {
-		return ctx
+	a := connOf(ctx).account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.newest
+	a.newest = nil // what it holds when it has ended is counted no more
+	if c == nil {  // the connection was closed
+		c = &call{of: a}
 	}
-	conn.account.mu.Lock()
-	defer conn.account.mu.Unlock()
-	return context.WithValue(ctx, steps.CallKey{}, conn.account.newest)
+	return context.WithValue(ctx, steps.CallKey{}, c)
 }
 
-// tapCall is withCall for gRPC. It rejects nothing: gRPC would keep a rejected call's deadline timer.
-func tapCall(ctx context.Context, _ *tap.Info) (context.Context, error) { return withCall(ctx), nil }
-
-// callOf returns the call of a context, or nil, whose methods do nothing.
+// callOf returns the call of a context; nil without one.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(steps.CallKey{}).(*call)
 	return c
@@ -289,7 +277,7 @@ func (a *account) full(n int64) error {
 // The error is Uncertain: the call may have taken effect, and only a retry finds out. Unavailable would deny that.
 func (c *call) answer(reply any) error {
 	message, ok := reply.(proto.Message)
-	if c == nil || !ok {
+	if !ok {
 		return nil
 	}
 	_, alive := reply.(*pb.KeepAliveReply)

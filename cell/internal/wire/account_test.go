@@ -5,15 +5,14 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/internal/frames"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/test/bufconn"
-	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 )
 
@@ -92,80 +91,6 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 	testbed.Await(t, "the replies to be gone", func() bool { return conns.bytes.Load() == 0 })
 }
 
-// A client that waits for a lock gets message after message, and may read none.
-func TestUnreadNewsOfALockIsBounded(t *testing.T) {
-	h := &host{told: make(chan error, 1)}
-	l := testbed.Loopback(t)
-	conns := h.serve(t, l, heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30})
-	r := newRude(t, dialled(t, l), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-	stream := r.begin(pb.Chubby_Acquire_FullMethodName)
-	if err := r.send(stream, announced(0), true); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-h.told:
-		if !errors.Is(err, api.Uncertain) { // Unavailable would mean that the lock is not held
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it gets more and more messages")
-	}
-	if held := conns.bytes.Load(); held > 4*smallCall {
-		t.Errorf("%d bytes are held", held)
-	}
-}
-
-// A request is held while it is served, even if its client has given it up.
-func TestCallsThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
-	h := &host{leave: make(chan struct{})}
-	l := testbed.Loopback(t)
-	conns := h.serve(t, l, heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30})
-	r := newRude(t, dialled(t, l))
-	const size = 40 << 10
-	request, err := proto.Marshal(&pb.SetContentsRequest{Contents: make([]byte, size)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream := r.begin(pb.Chubby_SetContents_FullMethodName)
-	if err := r.send(stream, append(announced(len(request)), request...), true); err != nil {
-		t.Fatal(err)
-	}
-	testbed.Await(t, "the call to be served", func() bool { return isServing(conns) })
-	if err := errors.Join(r.WriteRSTStream(stream, http2.ErrCodeCancel), r.settle()); err != nil {
-		t.Fatal(err)
-	}
-	if held := conns.bytes.Load(); held < size {
-		t.Errorf("%d bytes are counted of a request of %d that is being served", held, size)
-	}
-	close(h.leave)
-	testbed.Await(t, "the call to end", func() bool { return conns.bytes.Load() == 0 })
-}
-
-// The part of a request that has arrived is held until its stream has ended: a
-// handler that refuses it has not read everything, and the client may not read
-// the refusal.
-func TestRequestsAreHeldUntilTheirStreamsEnd(t *testing.T) {
-	const size = 3 * 16 << 10
-	c := newHeld(heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
-	conn, _ := hoarding(t, c, "10.0.0.1:1", 3)
-	one := conn.account.newest
-	if err := one.serve("", requestSize{}); err != nil {
-		t.Fatal(err)
-	}
-	one.served()
-	if held := c.bytes.Load(); held < size {
-		t.Errorf("%d bytes are counted of a request of %d", held, size)
-	}
-	var wire bytes.Buffer
-	if err := http2.NewFramer(&wire, nil).WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true}); err != nil {
-		t.Fatal(err)
-	}
-	conn.account.sent(wire.Bytes())
-	if held := c.bytes.Load(); held != 0 {
-		t.Errorf("%d bytes are counted of a call that has ended", held)
-	}
-}
-
 // A client that sends what has to be answered, and does not read the answers,
 // makes gRPC keep what it sent. The replica counts that, and closes the
 // connection.
@@ -191,32 +116,6 @@ func TestFloodOfAClientThatDoesNotRead(t *testing.T) {
 		t.Errorf("%d floods of settings were read, of which none could be answered; %d bytes are counted", sent, conns.bytes.Load())
 	}
 	testbed.Await(t, "the connection to be closed", func() bool { return conns.Count() == 0 && conns.bytes.Load() == 0 })
-}
-
-// While a connection holds as much as it may, its calls are refused, and do not reach the master.
-func TestCallsWithoutRoomAreRefused(t *testing.T) {
-	h := &host{leave: make(chan struct{})}
-	close(h.leave)
-	l := testbed.Loopback(t)
-	conns := h.serve(t, l, heldLimits{conn: 100 << 10, address: 1 << 30, all: 1 << 30})
-	r := newRude(t, dialled(t, l))
-	idle := r.begin(pb.Chubby_SetContents_FullMethodName)
-	if err := r.send(idle, append(announced(300<<10), make([]byte, 60<<10)...), false); err != nil {
-		t.Fatal(err)
-	}
-	for size, want := range map[int]string{1 << 10: "0", 48 << 10: "14"} {
-		request, err := proto.Marshal(&pb.SetContentsRequest{Contents: make([]byte, size)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stream := r.begin(pb.Chubby_SetContents_FullMethodName)
-		if err := r.send(stream, append(announced(len(request)), request...), true); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.status(stream); got != want {
-			t.Errorf("a call of %d bytes ended with status %s, want %s; %d bytes are held", size, got, want, conns.bytes.Load())
-		}
-	}
 }
 
 // With adaptive windows, gRPC measures the network with pings, and makes the windows of a fast
@@ -253,98 +152,155 @@ func TestLongRepliesTakeTheirSize(t *testing.T) {
 	}
 }
 
+// format is how calls look on the wire. They are numbered from 0.
+type format struct {
+	received, sent []byte // before the first frame
+	begin          func(call, size int) (wire []byte, weight int64)
+	more           func(call, size int) (wire []byte, weight int64) // of a request; nil if it comes in one piece
+	reply          func(call, size int) []byte
+	ends           []ending
+}
+
+type ending struct {
+	wire func(call int) []byte
+	sent bool // by the server
+}
+
+func formats() map[string]format {
+	h2 := func(write func(f *http2.Framer)) []byte {
+		var wire bytes.Buffer
+		f := http2.NewFramer(&wire, nil)
+		f.AllowIllegalWrites = true
+		write(f)
+		return wire.Bytes()
+	}
+	stream := func(call int) uint32 { return uint32(2*call + 1) }
+	data := func(call, size int) []byte {
+		return h2(func(f *http2.Framer) { _ = f.WriteData(stream(call), false, make([]byte, size)) })
+	}
+	headers := func(call int, end bool) []byte {
+		return h2(func(f *http2.Framer) {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream(call), BlockFragment: make([]byte, 10), EndHeaders: true, EndStream: end})
+		})
+	}
+	reset := func(call int) []byte { return h2(func(f *http2.Framer) { _ = f.WriteRSTStream(stream(call), 0) }) }
+	ours := func(kind frames.Kind) func(call, size int) []byte {
+		return func(call, size int) []byte {
+			return append(frames.Header{Kind: kind, Call: uint64(call + 1), Length: size}.Append(nil), make([]byte, size)...)
+		}
+	}
+	return map[string]format{
+		"HTTP/2": {
+			received: []byte(http2.ClientPreface),
+			begin:    func(call, _ int) ([]byte, int64) { return headers(call, false), callWeight },
+			more:     func(call, size int) ([]byte, int64) { return data(call, size), dataWeight(size) },
+			reply:    data,
+			ends:     []ending{{reset, false}, {reset, true}, {func(call int) []byte { return headers(call, true) }, true}},
+		},
+		"frames": {
+			received: append([]byte{frames.FirstByte}, make([]byte, frames.HelloSize-1)...),
+			sent:     make([]byte, frames.HelloSize),
+			begin: func(call, size int) ([]byte, int64) {
+				return ours(frames.KindRequest)(call, size), callWeight + dataWeight(size)
+			},
+			reply: ours(frames.KindReply),
+			ends: []ending{
+				{func(call int) []byte { return ours(frames.KindCancel)(call, 0) }, false},
+				{func(call int) []byte { return ours(frames.KindLast)(call, 100) }, true},
+				{func(call int) []byte { return ours(frames.KindStatus)(call, 100) }, true},
+			},
+		},
+	}
+}
+
 // TestHeldIsWhatIsOpen passes random frames, cut anywhere, and compares the count with a recount.
 func TestHeldIsWhatIsOpen(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := newHeld(heldLimits{conn: 1 << 40, address: 1 << 40, all: 1 << 40})
-		conn := hear(&fromConn{from: "10.0.0.1:1"}, Listener{Clock: testbed.Clock()})
-		if !c.admit(conn) {
-			t.Fatal("refused")
+	for name, f := range formats() {
+		t.Run(name, func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { checkHeld(t, f) }) })
+	}
+}
+
+func checkHeld(t *rapid.T, f format) {
+	c := newHeld(heldLimits{conn: 1 << 40, address: 1 << 40, all: 1 << 40})
+	conn := hear(&fromConn{from: "10.0.0.1:1"}, Listener{Clock: testbed.Clock()})
+	if !c.admit(conn) {
+		t.Fatal("refused")
+	}
+	a := conn.account
+	pass := func(to func([]byte), frames []byte) {
+		for len(frames) > 0 {
+			n := rapid.IntRange(1, len(frames)).Draw(t, "cut")
+			to(frames[:n])
+			frames = frames[n:]
 		}
-		a := conn.account
-		pass := func(to func([]byte), frames []byte) {
-			for len(frames) > 0 {
-				n := rapid.IntRange(1, len(frames)).Draw(t, "cut")
-				to(frames[:n])
-				frames = frames[n:]
-			}
+	}
+	pass(a.received, f.received)
+	pass(a.sent, f.sent)
+	type twin struct {
+		call           *call
+		request, reply int64
+		open, serving  bool
+	}
+	var all []*twin
+	for range 60 {
+		step, size := rapid.IntRange(0, 6).Draw(t, "step"), rapid.IntRange(1, 16<<10).Draw(t, "size")
+		if step == 0 || len(all) == 0 {
+			wire, weight := f.begin(len(all), size)
+			pass(a.received, wire)
+			all = append(all, &twin{call: a.newest, request: weight, open: true})
+			continue
 		}
-		pass(a.received, []byte(http2.ClientPreface))
-		type twin struct {
-			call           *call
-			request, reply int64
-			open, serving  bool
-		}
-		var all []*twin
-		for range 60 {
-			var wire bytes.Buffer
-			f := http2.NewFramer(&wire, nil)
-			f.AllowIllegalWrites = true
-			step := rapid.IntRange(0, 6).Draw(t, "step")
-			if step == 0 || len(all) == 0 {
-				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*len(all) + 1), BlockFragment: make([]byte, 10), EndHeaders: true})
-				pass(a.received, wire.Bytes())
-				all = append(all, &twin{call: a.newest, request: callWeight, open: true})
+		i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
+		one := all[i]
+		switch step {
+		case 1: // the request continues
+			if f.more == nil {
 				continue
 			}
-			i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
-			one, stream := all[i], uint32(2*i+1)
-			size := rapid.IntRange(1, 16<<10).Draw(t, "size")
-			switch step {
-			case 1: // the request continues
-				_ = f.WriteData(stream, false, make([]byte, size))
-				pass(a.received, wire.Bytes())
-				if one.open {
-					one.request += dataWeight(size)
-				}
-			case 2: // one side resets it, or the reply ends
-				to := a.received
-				switch rapid.IntRange(0, 2).Draw(t, "how") {
-				case 0:
-					to = a.sent
-					_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: make([]byte, 10), EndHeaders: true, EndStream: true})
-				case 1:
-					to = a.sent
-					fallthrough
-				default:
-					_ = f.WriteRSTStream(stream, 0)
-				}
-				pass(to, wire.Bytes())
-				one.open, one.reply = false, 0
-			case 3:
-				if err := one.call.serve("", requestSize{}); (err == nil) != one.open {
-					t.Fatalf("a call that is open: %v; served: %v", one.open, err)
-				}
-				one.serving = one.serving || one.open
-			case 4:
-				one.call.served()
-				one.serving = false
-			case 5:
-				before := one.call.reply
-				if one.call.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, size)}) == nil && one.open {
-					one.reply += one.call.reply - before
-				}
-			case 6:
-				_ = f.WriteData(stream, false, make([]byte, size))
-				pass(a.sent, wire.Bytes())
-				one.reply -= min(one.reply, int64(size))
+			wire, weight := f.more(i, size)
+			if pass(a.received, wire); one.open {
+				one.request += weight
 			}
-			want := int64(0)
-			for _, one := range all {
-				if one.open || one.serving {
-					want += one.request + one.reply
-				}
+		case 2: // one side resets it, or the reply ends
+			end := rapid.SampledFrom(f.ends).Draw(t, "how")
+			to := a.received
+			if end.sent {
+				to = a.sent
 			}
-			if c.bytes.Load() != want || a.bytes != want || a.origin.bytes.Load() != want {
-				t.Fatalf("after step %d: %d, %d, %d are counted, want %d", step, c.bytes.Load(), a.bytes, a.origin.bytes.Load(), want)
+			pass(to, end.wire(i))
+			one.open, one.reply = false, 0
+		case 3:
+			if err := one.call.serve("", requestSize{}); (err == nil) != one.open {
+				t.Fatalf("a call that is open: %v; served: %v", one.open, err)
 			}
-		}
-		_ = conn.Close()
-		for _, one := range all {
+			one.serving = one.serving || one.open
+		case 4:
 			one.call.served()
+			one.serving = false
+		case 5:
+			before := one.call.reply
+			if one.call.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, size)}) == nil && one.open {
+				one.reply += one.call.reply - before
+			}
+		case 6:
+			pass(a.sent, f.reply(i, size))
+			one.reply -= min(one.reply, int64(size))
 		}
-		if c.bytes.Load() != 0 || c.ending.Load() != 0 || len(c.from) != 0 {
-			t.Fatalf("every call has ended, and %d bytes of %d addresses are counted", c.bytes.Load(), len(c.from))
+		want := int64(0)
+		for _, one := range all {
+			if one.open || one.serving {
+				want += one.request + one.reply
+			}
 		}
-	})
+		if c.bytes.Load() != want || a.bytes != want || a.origin.bytes.Load() != want {
+			t.Fatalf("after step %d: %d, %d, %d are counted, want %d", step, c.bytes.Load(), a.bytes, a.origin.bytes.Load(), want)
+		}
+	}
+	_ = conn.Close()
+	for _, one := range all {
+		one.call.served()
+	}
+	if c.bytes.Load() != 0 || c.ending.Load() != 0 || len(c.from.here) != 0 {
+		t.Fatalf("every call has ended, and %d bytes of %d addresses are counted", c.bytes.Load(), len(c.from.here))
+	}
 }

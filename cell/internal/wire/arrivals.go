@@ -54,14 +54,13 @@ type heardConn struct {
 	// Connections sets these.
 	refusal error       // the answer to its calls; nil if it is accepted
 	expiry  *time.Timer // closes a refused connection
-	leave   func()      // called on close
 	account *account
 	closed  atomic.Bool
 
-	caller atomic.Pointer[caller] // the principal whose calls it carries; nil if unknown
-	rest   atomic.Int64           // how long to delay its next read, a time.Duration
-	rested time.Duration          // how long its reads were delayed in succession; only the reader uses it
-	gone   chan struct{}          // closed with the connection
+	caller atomic.Pointer[party] // the principal whose calls it carries; nil if unknown
+	rest   atomic.Int64          // how long to delay its next read, a time.Duration
+	rested time.Duration         // how long its reads were delayed in succession; only the reader uses it
+	gone   chan struct{}         // closed with the connection
 }
 
 // readBuffer is how many bytes are read from a connection at a time.
@@ -92,7 +91,7 @@ func (a arrivals) Read(p []byte) (int, error) {
 func (c *heardConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.gone)
-		c.leave()
+		c.account.all.leave(c)
 		if c.expiry != nil {
 			c.expiry.Stop()
 		}

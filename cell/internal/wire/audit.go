@@ -112,7 +112,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 		record.On = cmp.Or(subjectOf(request), e.Path)
 	}
 	if conn := connOf(ctx); conn != nil {
-		record.From = conn.RemoteAddr().String()
+		record.From, record.By = conn.from()
 	}
 	switch q := request.(type) {
 	case interface{ GetReason() string }:

@@ -82,7 +82,10 @@ func TestLinesOfRefusalsAreBounded(t *testing.T) {
 	var logged strings.Builder
 	s := &service{cfg: Config{Replica: noMaster{}, Logger: slog.New(slog.NewJSONHandler(&logged, nil))}}
 	long := strings.Repeat("é", api.MaxCommand/2)
-	s.logRefusal(t.Context(), nil, pb.Chubby_SetQuota_FullMethodName, &pb.SetQuotaRequest{Path: long}, nil, status(api.Errorf(api.PermissionDenied, "%s", long)))
+	_, conn, _ := connected(t, nil)
+	c := callOf(called(t, conn))
+	c.ServerStream, c.method, c.asked = arrivedStream{ctx: t.Context()}, pb.Chubby_SetQuota_FullMethodName, &pb.SetQuotaRequest{Path: long}
+	s.logRefusal(c, status(api.Errorf(api.PermissionDenied, "%s", long)))
 	if n := logged.Len(); n == 0 || n > 3*maxSaid || strings.Count(logged.String(), `é…"`) != 2 {
 		t.Errorf("a line of %d bytes: %.400s", n, logged.String())
 	}

@@ -12,15 +12,24 @@ import (
 
 // Authenticate implements the RPC, the only one that unknown clients may call.
 func (s *service) Authenticate(ctx context.Context, q *pb.AuthenticateRequest) (*pb.AuthenticateReply, error) {
-	if conn := connOf(ctx); conn != nil && q.GetToken() != "" {
+	conn := connOf(ctx)
+	if q.GetToken() != "" {
 		if err := conn.authenticate(ctx, q.GetToken()); err != nil {
 			return nil, s.fail("authenticate", err)
 		}
 	}
-	if err := s.checkKnown(ctx); err != nil {
-		return nil, err
+	if err := conn.refused(); err != nil {
+		return nil, s.fail("connect", err)
 	}
 	return &pb.AuthenticateReply{Principal: principalOf(ctx)}, nil
+}
+
+// refusedFor is refused for a method.
+func (c *heardConn) refusedFor(method string) error {
+	if method == pb.Cell_Authenticate_FullMethodName && c.takesToken() {
+		return nil
+	}
+	return c.refused()
 }
 
 // takesToken reports whether Authenticate is served: the client is known, or a token may still identify it.

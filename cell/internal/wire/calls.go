@@ -209,8 +209,6 @@ func (s *service) pathOf(text string) (api.Path, error) {
 }
 
 // most returns the maximum of entries on a page; 0 if the request sets none.
-func most(q interface{ GetMost() uint32 }) int { return int(min(q.GetMost(), api.MaxPage)) }
-
 func (s *service) nodeAt(ctx context.Context, m *master.Master, text string) (namespace.Ref, error) {
 	path, err := s.pathOf(text)
 	if err != nil {

@@ -20,10 +20,6 @@ const (
 	RefusedFor = 5 * time.Second // the longest time they are kept open
 )
 
-// maxSilent is how many connections of one address may have sent nothing but a handshake. Honest clients send
-// immediately. Handshakes take turns (see heardConn.begin), so few wait even if all clients of an address reconnect.
-const maxSilent = 100
-
 // maxIdle is how long a client's connection may have no call before the replica closes it. A session always has
 // one, its parked KeepAlive. Other clients reconnect.
 const maxIdle = 5 * time.Minute
@@ -45,14 +41,11 @@ type Connections struct {
 	ending  atomic.Int64 // of these, held by closed connections
 	origins atomic.Int64 // len(from)
 
-	mu          sync.Mutex // guards the fields below
-	open        int
-	from        map[string]*source
-	fromFading  fading[*source]
-	callers     map[string]*caller
-	callersFade fading[*caller]
-	refused     int     // kept open
-	strangers   *source // their source
+	mu            sync.Mutex // guards the fields below
+	open          int
+	from, callers parties // origins and principals
+	refused       int     // kept open
+	strangers     *party  // their origin
 }
 
 // Bounds are the limits of one port.
@@ -70,74 +63,59 @@ type Told struct{ Refused, Shed, Late func() }
 func NewConnections(bounds Bounds, told Told, log *slog.Logger) *Connections {
 	return &Connections{
 		bounds: bounds, limits: limitsOf(bounds.Memory), told: told, log: log, handshakes: make(chan struct{}, handshakesAtATime()),
-		from: map[string]*source{}, callers: map[string]*caller{}, strangers: newSource("connections that are refused"),
+		from: newParties(), callers: newParties(), strangers: newParty("connections that are refused"),
 	}
 }
-
-func newSource(name string) *source { return &source{name: name, accounts: map[*account]struct{}{}} }
 
 // enter counts a connection, or returns why it is refused.
 func (c *Connections) enter(conn *heardConn) *api.Error {
 	from, now := origin.Of(conn.Conn.RemoteAddr().String()), conn.clock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o := c.from[from]
-	if o == nil {
-		var back bool
-		if o, back = c.fromFading.find(from, now); !back {
-			o = newSource(from)
-		}
-	}
+	o := c.from.find(from, now)
 	const advice = "let sessions share a connection, or raise the limit; then try again"
 	switch {
 	case c.open >= c.bounds.Connections:
 		return api.Errorf(api.Unavailable, "the replica has %d client connections, and at most %d are allowed (max-connections); "+advice, c.open, c.bounds.Connections)
 	case o.open >= c.bounds.PerAddress:
 		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, o.open, from, c.bounds.PerAddress)
-	case o.silent >= maxSilent:
-		return api.Errorf(api.Unavailable, "%d connections from %s have sent nothing yet, and at most %d are allowed; "+advice, o.silent, from, maxSilent)
-	case !o.handshakes.take(now, c.bounds.Rates.HandshakesPerAddress):
+	case !o.opens.take(now, c.bounds.Rates.HandshakesPerAddress, 0):
 		return api.Errorf(api.Unavailable, "more than %d connections a second come from %s (max-handshakes-per-address); "+advice, c.bounds.Rates.HandshakesPerAddress, from)
 	}
-	c.fromFading.drop(from)
+	c.from.enter(o)
 	c.open++
 	o.open++
-	o.silent++
-	c.from[from] = o
-	c.origins.Store(int64(len(c.from)))
+	c.origins.Store(int64(len(c.from.here)))
 	conn.account = newAccount(c, o, conn)
-	conn.account.silent = true
 	o.accounts[conn.account] = struct{}{}
 	return nil
 }
 
-// speaks records that something first arrived over a connection.
-func (c *Connections) speaks(a *account) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	a.speaks()
-}
-
-func (c *Connections) leave(a *account) {
+// leave counts a connection that is closed.
+func (c *Connections) leave(conn *heardConn) {
+	a := conn.account
 	a.close()
 	c.mu.Lock()
+	delete(a.origin.accounts, a)
+	if conn.refusal != nil {
+		c.refused--
+		c.mu.Unlock()
+		return
+	}
 	c.open--
 	a.origin.open--
-	a.speaks() // nothing more arrives
-	delete(a.origin.accounts, a)
-	c.parts(a.conn)
+	c.parts(conn)
 	c.mu.Unlock()
-	c.forget(a.origin, a.conn.clock())
+	c.forget(a.origin, conn.clock())
 }
 
-// forget drops a source without connections that holds nothing, once its buckets are full.
-func (c *Connections) forget(o *source, now session.Instant) {
+// forget drops an origin without connections that holds nothing, once its buckets are full.
+func (c *Connections) forget(o *party, now session.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.open == 0 && o.bytes.Load() == 0 && c.from[o.name] == o {
-		delete(c.from, o.name)
-		c.origins.Store(int64(len(c.from)))
-		c.fromFading.put(o.name, o, now)
+	if o.open == 0 && o.bytes.Load() == 0 && c.from.here[o.name] == o {
+		c.from.leave(o, now)
+		c.origins.Store(int64(len(c.from.here)))
 	}
 }
 
@@ -145,7 +123,6 @@ func (c *Connections) forget(o *source, now session.Instant) {
 func (c *Connections) admit(conn *heardConn) bool {
 	refusal := c.enter(conn)
 	if refusal == nil {
-		conn.leave = func() { c.leave(conn.account) }
 		return true
 	}
 	c.told.Refused()
@@ -156,7 +133,7 @@ func (c *Connections) admit(conn *heardConn) bool {
 		_ = conn.Conn.Close() // nothing else uses it
 		return false
 	}
-	conn.refusal, conn.leave = refusal, func() { c.leaveRefused(conn.account) }
+	conn.refusal = refusal
 	//mutant: conn.expiry = time.AfterFunc(RefusedFor, func() {}) //by TestRefusedConnectionsAreClosed of ./cell
 	conn.expiry = time.AfterFunc(RefusedFor, func() { _ = conn.Conn.Close() }) // its server notices, and closes it
 	return true
@@ -178,21 +155,13 @@ func (c *Connections) stumble(err error) {
 func (c *Connections) keepRefused(conn *heardConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused >= MaxRefused || !c.strangers.handshakes.take(conn.clock(), MaxRefused) {
+	if c.refused >= MaxRefused || !c.strangers.opens.take(conn.clock(), MaxRefused, 0) {
 		return false
 	}
 	c.refused++
 	conn.account = newAccount(c, c.strangers, conn)
 	c.strangers.accounts[conn.account] = struct{}{}
 	return true
-}
-
-func (c *Connections) leaveRefused(a *account) {
-	a.close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refused--
-	delete(c.strangers.accounts, a)
 }
 
 // Count returns how many connections are open, without refused ones.
@@ -211,3 +180,22 @@ func (c *Connections) Refused() int {
 
 // Held returns how many bytes are held for calls.
 func (c *Connections) Held() int64 { return c.bytes.Load() }
+
+// AcceptError is an error of a listener after which its server retries, unless the listener is closed.
+// accept(2) also fails when memory is short or the pending connection broke. net calls few of these errors
+// temporary, and a server that ended with one would leave its master unreachable.
+type AcceptError struct{ Err error }
+
+// Error implements error.
+func (e AcceptError) Error() string { return e.Err.Error() }
+
+var _ net.Error = AcceptError{}
+
+// Temporary reports whether to retry.
+func (e AcceptError) Temporary() bool { return !errors.Is(e.Err, net.ErrClosed) }
+
+// Timeout implements net.Error.
+func (AcceptError) Timeout() bool { return false }
+
+// Unwrap returns the listener's error.
+func (e AcceptError) Unwrap() error { return e.Err }

@@ -79,8 +79,8 @@ func TestConnectionsAreCounted(t *testing.T) {
 		for _, one := range open {
 			_ = one.Close()
 		}
-		if c.open != 0 || len(c.from) != 0 || c.refused != 0 {
-			t.Fatalf("every connection is closed, and %d, %v and %d are counted", c.open, c.from, c.refused)
+		if c.open != 0 || len(c.from.here) != 0 || c.refused != 0 {
+			t.Fatalf("every connection is closed, and %d, %v and %d are counted", c.open, c.from.here, c.refused)
 		}
 	})
 }

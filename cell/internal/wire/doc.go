@@ -6,10 +6,11 @@
 // that is not the master answers NotMaster, except in the Cell service, which every replica serves.
 //
 // Listener counts a call's connection (Connections) and follows its frames (account), so that unfinished
-// requests count, too. Server hands the connection to gRPC or, if its first byte says so, to package frames.
-// The same interceptors limit the call's time and refuse it when too much is held. A handler (files, locks,
-// sessions, quotas, cell) decodes, asks a master.Master, and encodes. Tokens are what clients carry without
-// understanding it: sessions, handles and tickets, signed with the cell's secret.
+// requests count, too. Server has package frames serve the connection, or gRPC if its first byte says so, which
+// hands its calls on to package frames. service.serve then finds out who calls, refuses the call if too much is
+// held, decodes it, and limits its time. A handler (files, locks, sessions, quotas, cell) asks a master.Master,
+// and encodes. Tokens are what clients carry without understanding it: sessions, handles and tickets, signed
+// with the cell's secret.
 //
 // # Errors
 //

@@ -6,18 +6,23 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -26,16 +31,34 @@ func decodes(m any, wire []byte) error {
 	return m.(interface{ Decode(message []byte) error }).Decode(wire)
 }
 
-// throughDoor makes a call whose request has arrived, and which next serves.
-func throughDoor(ctx context.Context, s *service, method string, request proto.Message, next grpc.UnaryHandler) (any, error) {
-	wire, err := proto.Marshal(request)
-	if err != nil {
-		return nil, err
-	}
-	return throughDoorAs(ctx, s, method, request, next, func(m any) error { return decodes(m, wire) })
+// called is the context of a call over a connection; its headers have arrived.
+func called(t *testing.T, conn *heardConn) context.Context {
+	t.Helper()
+	conn.account.mu.Lock()
+	conn.account.arrived(frame{kind: frameHeaders, stream: conn.account.last + 2})
+	conn.account.mu.Unlock()
+	return withCall(peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()}))
 }
 
-func throughDoorAs(ctx context.Context, s *service, method string, request proto.Message, next grpc.UnaryHandler, decode func(any) error) (any, error) {
+// arrivedStream has a request that has arrived.
+type arrivedStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	wire []byte
+	read *bool // whether it was asked for
+}
+
+func (h arrivedStream) Context() context.Context { return h.ctx }
+
+func (h arrivedStream) RecvMsg(m any) error {
+	if h.read != nil {
+		*h.read = true
+	}
+	return decodes(m, h.wire)
+}
+
+// throughDoor makes a call whose request has arrived, and which next serves. read says whether its request was asked for.
+func throughDoor(ctx context.Context, s *service, method string, request proto.Message, next grpc.UnaryHandler) (reply any, read bool, err error) {
 	generated := func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		in := request.ProtoReflect().New().Interface()
 		if err := decode(in); err != nil {
@@ -43,7 +66,12 @@ func throughDoorAs(ctx context.Context, s *service, method string, request proto
 		}
 		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: method}, next)
 	}
-	return s.behindDoor(method, generated)(nil, ctx, decode, nil)
+	stream := arrivedStream{ctx: ctx, read: &read}
+	if stream.wire, err = proto.Marshal(request); err != nil {
+		return nil, false, err
+	}
+	reply, err = s.serve(&frames.Method{Name: method, Unary: generated}, stream)
+	return reply, read, err
 }
 
 // The request of a refused caller is not decoded; a served one has what was sent.
@@ -59,19 +87,10 @@ func TestNothingIsDecodedForStrangers(t *testing.T) {
 		_, conn, _ := connected(t, func() (string, func() bool, error) { return "alice", func() bool { return true }, c.why })
 		conn.identify(make([]*x509.Certificate, 1))
 		s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}}}
-		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
-		request := &pb.AuthenticateRequest{Token: "a token"}
-		wire, err := proto.Marshal(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoded, served := false, ""
-		_, err = throughDoorAs(ctx, s, c.method, request, func(_ context.Context, q any) (any, error) {
+		served := ""
+		_, decoded, err := throughDoor(called(t, conn), s, c.method, &pb.AuthenticateRequest{Token: "a token"}, func(_ context.Context, q any) (any, error) {
 			served = q.(*pb.AuthenticateRequest).GetToken()
 			return &pb.AuthenticateReply{}, nil
-		}, func(m any) error {
-			decoded = true
-			return decodes(m, wire)
 		})
 		if refused := c.why != nil; refused != errors.Is(pb.Error(err), api.Unauthenticated) || decoded == refused || (served == "a token") == refused {
 			t.Errorf("%s: %v; decoded: %v, and served: %q", name, err, decoded, served)
@@ -83,20 +102,11 @@ func TestNothingIsDecodedForStrangers(t *testing.T) {
 func TestNothingIsDecodedForFloods(t *testing.T) {
 	c, _ := rated(Rates{Calls: 1})
 	conn := arriving(t, c, "10.0.0.1:1", "alice", 1)
-	conn.account.received(half(t, 1))
-	ctx := withCall(peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()}))
 	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}}}
 	for n := range 2 {
-		request := &pb.BackupRequest{Part: 7}
-		wire, err := proto.Marshal(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var decoded *pb.BackupRequest
-		_, err = throughDoorAs(ctx, s, pb.Chubby_Backup_FullMethodName, request, func(context.Context, any) (any, error) { return &pb.BackupReply{}, nil }, func(m any) error {
-			decoded = m.(*sealed).message.(*pb.BackupRequest)
-			return decodes(m, wire)
-		})
+		ctx := called(t, conn)
+		_, _, err := throughDoor(ctx, s, pb.Chubby_Backup_FullMethodName, &pb.BackupRequest{Part: 7}, func(context.Context, any) (any, error) { return &pb.BackupReply{}, nil })
+		decoded := callOf(ctx).unread.(*pb.BackupRequest)
 		if late := n > 0; late != errors.Is(pb.Error(err), api.Unavailable) || (decoded.GetPart() == 7) == late {
 			t.Errorf("call %d: %v; decoded: %v", n+1, err, decoded)
 		}
@@ -111,7 +121,7 @@ func TestPartsAreHeld(t *testing.T) {
 	if err := one.serve(pb.Chubby_Txn_FullMethodName, requestSize{bytes: 2 * someParts, parts: someParts}); err != nil || c.Held() != before {
 		t.Errorf("%d bytes more are held for some parts, %v", c.Held()-before, err)
 	}
-	if err := one.weigh(pb.Chubby_Txn_FullMethodName, requestSize{parts: someParts + 100}); err != nil || c.Held() != before+100*partWeight {
+	if err := one.serve(pb.Chubby_Txn_FullMethodName, requestSize{parts: someParts + 100}); err != nil || c.Held() != before+100*partWeight {
 		t.Errorf("%d bytes more are held for many, %v", c.Held()-before, err)
 	}
 	_ = conn.Close()
@@ -167,5 +177,47 @@ func TestNothingIsDecompressed(t *testing.T) {
 	}
 	if _, err := client.GetContentsAndStat(t.Context(), &pb.GetContentsAndStatRequest{}, grpc.UseCompressor(encoding.Identity)); err != nil {
 		t.Errorf("a call that says that it is not compressed: %v", err)
+	}
+}
+
+// closer serves the closing of handles.
+type closer struct {
+	pb.UnimplementedChubbyServer
+	closed []string
+}
+
+func (c *closer) CloseHandle(_ context.Context, q *pb.CloseHandleRequest) (*pb.CloseHandleReply, error) {
+	c.closed = append(c.closed, string(q.GetHandle()))
+	return &pb.CloseHandleReply{}, nil
+}
+
+// Programs that were built with the protocol of v0.1.0 call Close. A server serves that as it serves CloseHandle, and counts
+// both as one method; what it lets in whatever is held is the same, too.
+func TestFormerNamesAreServed(t *testing.T) {
+	var counted []string
+	s := &service{cfg: Config{
+		Logger: slog.New(slog.DiscardHandler), Stopwatch: func() time.Duration { return 0 },
+		Answered: func(method string, _ api.Code, _ time.Duration, _ string) { counted = append(counted, method) },
+	}}
+	c := &closer{}
+	l := bufconn.Listen(4 << 10)
+	serveOn(t, s, c, l, newHeld(wide()), testbed.Clock())
+	r := newFramed(t, l)
+	for _, method := range []string{"/chubby.v1.Chubby/Close", "/chubby.v1.Chubby/CloseHandle"} {
+		if _, err := r.begin(method, &pb.CloseHandleRequest{Handle: []byte(method)}); err != nil {
+			t.Fatal(err)
+		}
+		if code := r.ending(); code != codes.OK {
+			t.Errorf("%s: %v", method, code)
+		}
+	}
+	if want := []string{"/chubby.v1.Chubby/Close", "/chubby.v1.Chubby/CloseHandle"}; !slices.Equal(c.closed, want) {
+		t.Errorf("closed %q; want %q", c.closed, want)
+	}
+	if want := slices.Repeat([]string{pb.Chubby_CloseHandle_FullMethodName}, 2); !slices.Equal(counted, want) {
+		t.Errorf("counted %q; want %q", counted, want)
+	}
+	if former := pb.FormerName(pb.Chubby_CloseHandle_FullMethodName); former != "/chubby.v1.Chubby/Close" || pb.FormerName(former) != "" {
+		t.Errorf("CloseHandle was %q", former)
 	}
 }

@@ -24,13 +24,12 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 		if err != nil {
 			return nil, err
 		}
-		told := []api.Stat{o.Stat}
-		withheld := m.Sessions.Redact(who.Session, r.Handle.Rights, o.Created, told)
+		stat, withheld := statFor(m, r.Handle, o.Created, o.Stat)
 		return &pb.OpenReply{
 			Handle:    signerOf(m).handle(o.Handle),
 			HandleId:  uint64(o.Handle.Owner.Handle),
 			Created:   o.Created,
-			Stat:      pb.NewStat(told[0]),
+			Stat:      stat,
 			Cacheable: o.Cacheable && !withheld,
 			Reusable:  o.Reusable,
 		}, nil
@@ -157,14 +156,20 @@ func statIn(m *master.Master, n *namespace.Node) (described api.Stat, err error)
 	return described, nil
 }
 
+// statFor returns what a handle's session may see of its node, and whether something was withheld.
+func statFor(m *master.Master, h master.Handle, written bool, is api.Stat) (stat *pb.Stat, withheld bool) {
+	told := []api.Stat{is}
+	withheld = m.Sessions.Redact(h.Owner.Session, h.Rights, written, told)
+	return pb.NewStat(told[0]), withheld
+}
+
 func changed(m *master.Master, h master.Handle, result raftfsm.Result, written bool) (*pb.Stat, error) {
 	described, err := result.Stat.In(m.Cell())
 	if err != nil {
 		return nil, err
 	}
-	told := []api.Stat{described}
-	m.Sessions.Redact(h.Owner.Session, h.Rights, written, told)
-	return pb.NewStat(told[0]), nil
+	stat, _ := statFor(m, h, written, described)
+	return stat, nil
 }
 
 func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
@@ -191,9 +196,8 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 		if err != nil {
 			return nil, err
 		}
-		told := []api.Stat{described}
-		withheld := m.Sessions.Redact(h.Owner.Session, h.Rights, false, told)
-		return &pb.GetStatReply{Stat: pb.NewStat(told[0]), Cacheable: cacheable && !withheld}, nil
+		stat, withheld := statFor(m, h, false, described)
+		return &pb.GetStatReply{Stat: stat, Cacheable: cacheable && !withheld}, nil
 	})
 }
 

@@ -1,89 +1,78 @@
 package wire
 
 import (
-	"net"
-	"sync"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
+	"io"
 
 	"github.com/chubbylock/chubby/api"
 )
 
-// Guest is a client behind a replica's console. Its connection does not use the client port.
+// GuestProtocol is what a member of the cell asks for (ALPN) to speak for a guest over a connection to the client
+// port. Then both ends show the certificates of replicas, and the member introduces the guest: 2 bytes of length,
+// big-endian, and a Guest in JSON.
+const GuestProtocol = "chubby-guest"
+
+// maxGuest is the longest introduction that is read, in bytes.
+const maxGuest = 2 << 10
+
+// Guest is a visitor of a replica's console. The guest's rights count, and not those of the replica.
 type Guest struct {
-	// Address is the guest's own, for limits and the audit log.
-	Address net.Addr
-	// Principal is the guest's identity, found by a replica; empty if clients are not identified.
-	Principal string
-	// Counts reports cheaply whether Principal is still valid; nil if the caller checks that.
-	Counts func() bool
+	Principal string `json:"principal"`
+	Address   string `json:"address"` // the browser's, for the audit log
 }
 
-// Guests is a listener for the connections of guests. Clients' limits apply. It is safe for concurrent use.
-type Guests struct {
-	listener Listener
-	arrived  chan net.Conn
-	once     sync.Once
-	closed   chan struct{}
-}
-
-// NewGuests returns a listener for guests beside the one for clients.
-func NewGuests(clients Listener) *Guests {
-	return &Guests{listener: clients, arrived: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-// Accept implements net.Listener.
-func (g *Guests) Accept() (net.Conn, error) {
-	select {
-	case conn := <-g.arrived:
-		return conn, nil
-	case <-g.closed:
-		return nil, net.ErrClosed
+// Introduce begins the guest's connection.
+func (g Guest) Introduce(to io.Writer) error {
+	text, err := json.Marshal(g)
+	if err == nil {
+		_, err = to.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...))
 	}
+	return err
 }
 
-// Addr implements net.Listener.
-func (g *Guests) Addr() net.Addr { return g.listener.Addr() }
-
-// Close implements net.Listener.
-func (g *Guests) Close() error {
-	g.once.Do(func() { close(g.closed) })
+// hearGuest identifies a connection by its guest, if a member of the cell speaks for it. It hears the introduction
+// first, so that calls can be answered with what is wrong.
+func (c *heardConn) hearGuest(conn *tls.Conn) error {
+	guest, err := readGuest(conn)
+	if err != nil {
+		return err
+	}
+	//mutant: speaker, counts, err := "r1", func() bool { return true }, error(nil) //by TestSpeakers of ./cell
+	speaker, counts, err := c.certificates.Speaker(conn.ConnectionState().PeerCertificates)
+	if err == nil {
+		err = CheckPrincipal(guest.Principal)
+	}
+	if err != nil {
+		c.refuse(&identity{refusal: unauthenticated(err.Error(), nil)})
+		return nil
+	}
+	c.identity.Store(&identity{principal: guest.Principal, counts: counts, from: guest.Address, by: speaker})
+	c.account.all.knows(c, guest.Principal)
 	return nil
 }
 
-// Introduce serves a guest's connection. The server owns it from then on, even if it refuses it.
-func (g *Guests) Introduce(conn net.Conn, who Guest) error {
-	known := g.listener.Certificates != nil // else clients are not identified
-	if known {
-		if err := CheckPrincipal(who.Principal); err != nil {
-			_ = conn.Close() // nothing was sent over it
-			return err
-		}
+// from returns where the client is, and which replica speaks for it, if one does.
+func (c *heardConn) from() (address, by string) {
+	if who := c.identity.Load(); who != nil && who.by != "" {
+		return who.from, who.by
 	}
-	one := hear(guestConn{conn, who.Address}, g.listener)
-	one.stream = one.Conn // the console has encrypted what must be
-	if !g.listener.Connections.admit(one) {
-		return api.Errorf(api.Unavailable, "the replica has too many connections")
-	}
-	if known {
-		counts := who.Counts
-		if counts == nil {
-			counts = func() bool { return true }
-		}
-		one.identity.Store(&identity{principal: who.Principal, counts: counts})
-		g.listener.Connections.knows(one, who.Principal)
-	}
-	select {
-	case g.arrived <- one:
-		return nil
-	case <-g.closed:
-		_ = one.Close() // nothing serves it
-		return api.Errorf(api.Unavailable, "the replica is stopping")
-	}
+	return c.Conn.RemoteAddr().String(), ""
 }
 
-// guestConn is a connection with the guest's address.
-type guestConn struct {
-	net.Conn
-	from net.Addr
+func readGuest(from io.Reader) (g Guest, err error) {
+	var size [2]byte
+	if _, err = io.ReadFull(from, size[:]); err != nil {
+		return g, err
+	}
+	n := binary.BigEndian.Uint16(size[:])
+	if n > maxGuest {
+		return g, api.Errorf(api.InvalidArgument, "the introduction of a guest takes %d bytes, more than %d", n, maxGuest)
+	}
+	text := make([]byte, n)
+	if _, err = io.ReadFull(from, text); err == nil {
+		err = json.Unmarshal(text, &g)
+	}
+	return g, err
 }
-
-func (c guestConn) RemoteAddr() net.Addr { return c.from }

@@ -6,20 +6,26 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
 )
 
-// Certificates identify the other end of a connection; *certs.Store implements it.
+// Certificates identify the other end of a connection.
 type Certificates interface {
-	// Accept encrypts a connection. It accepts any certificate of limited size.
+	// Accept encrypts a connection. It accepts any certificate of limited size. By GuestProtocol, both ends show
+	// the certificates of replicas.
 	Accept(conn net.Conn) *tls.Conn
+	// Speaker is Identify for these: it returns the ID of a member of the cell.
+	Speaker(chain []*x509.Certificate) (id string, counts func() bool, err error)
 	// Identify returns the principal of the chain's first certificate, and a function that cheaply reports
 	// whether it is still valid; or why it is invalid.
 	Identify(chain []*x509.Certificate) (principal string, counts func() bool, err error)
@@ -39,6 +45,7 @@ type identity struct {
 	expiry    *time.Timer        // closes a refused connection
 	pending   bool               // no credentials yet; a token may still come
 	token     *[sha256.Size]byte // hash of the token; nil without one
+	from, by  string             // of a guest: the address, and the replica that speaks
 }
 
 // handshakeByte begins every TLS connection, and neither frames nor HTTP/2.
@@ -65,7 +72,11 @@ func (c *heardConn) begin() error {
 	if err := encrypted.Handshake(); err != nil { //nolint:noctx // the server has set a deadline
 		return err
 	}
-	c.identify(encrypted.ConnectionState().PeerCertificates)
+	state := encrypted.ConnectionState()
+	if state.NegotiatedProtocol == GuestProtocol {
+		return c.hearGuest(encrypted)
+	}
+	c.identify(state.PeerCertificates)
 	return nil
 }
 
@@ -157,7 +168,7 @@ func (c *heardConn) refused() error {
 func (c *Connections) Recheck() int {
 	var open []*heardConn
 	c.mu.Lock()
-	for _, o := range c.from {
+	for _, o := range c.from.here {
 		for a := range o.accounts {
 			open = append(open, a.conn)
 		}
@@ -168,7 +179,9 @@ func (c *Connections) Recheck() int {
 		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts() {
 			closed++
 			// Calls that have arrived are no longer served; those being served go on as this principal's.
-			conn.identity.Store(&identity{principal: who.principal, refusal: unauthenticated("what was shown does not count any more", conn.tokens)})
+			gone := *who
+			gone.refusal = unauthenticated("what was shown does not count any more", conn.tokens)
+			conn.identity.Store(&gone)
 			_ = conn.Conn.Close() // its server notices, and closes it
 		}
 	}
@@ -200,7 +213,7 @@ func (s *service) checkOwner(ctx context.Context, request any) error {
 		var owner string
 		owner, err = s.ownerOf(m, q.GetCaller().GetSession())
 		if err == nil && owner != caller {
-			callOf(ctx).isForeign()
+			callOf(ctx).foreign = true
 			err = api.Errorf(api.SessionExpired, "this is no session of %q; open a new one", caller)
 		}
 	}
@@ -226,4 +239,26 @@ func (s *service) ownerOf(m *master.Master, token []byte) (string, error) {
 	}
 	s.owners.put(tokens.secret, token, owner)
 	return owner, nil
+}
+
+// CheckPrincipal checks that a name fits in a line of an access control list, and that people can tell it from
+// other entries: it has no invisible characters.
+func CheckPrincipal(name string) error {
+	problem := ""
+	switch {
+	case name == "" || len(name) > api.MaxPrincipal || !utf8.ValidString(name):
+		problem = fmt.Sprintf("want UTF-8 of 1 to %d bytes", api.MaxPrincipal)
+	case strings.ContainsFunc(name, isHidden), strings.TrimSpace(name) != name:
+		problem = "it has a character that cannot be seen, or a space at its end"
+	case name == "*" || name[0] == '@' || name[0] == '#':
+		problem = "'*', '@' and '#' mean something else in an access control list"
+	}
+	if problem == "" {
+		return nil
+	}
+	format := "%.40q cannot be a principal: %s"
+	if strings.ContainsFunc(name, isHidden) {
+		format = "%+.40q cannot be a principal: %s"
+	}
+	return api.Errorf(api.InvalidArgument, format, name, problem)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,8 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
 )
 
 // scripted are certificates of which a test says whom they name.
@@ -25,6 +26,8 @@ type scripted struct {
 }
 
 func (scripted) Accept(net.Conn) *tls.Conn { return nil }
+
+func (scripted) Speaker([]*x509.Certificate) (string, func() bool, error) { return "", nil, nil }
 
 func (s scripted) Identify([]*x509.Certificate) (string, func() bool, error) { return s.identify() }
 
@@ -135,8 +138,7 @@ func TestOwnerIsAskedOfTheMaster(t *testing.T) {
 	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}}}
 	_, conn, _ := connected(t, func() (string, func() bool, error) { return "bob", func() bool { return true }, nil })
 	conn.identify(make([]*x509.Certificate, 1))
-	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
-	_, err := throughDoor(ctx, s, pb.Chubby_KeepAlive_FullMethodName, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: []byte("alice's")}},
+	_, _, err := throughDoor(called(t, conn), s, pb.Chubby_KeepAlive_FullMethodName, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: []byte("alice's")}},
 		func(context.Context, any) (any, error) {
 			t.Error("it reaches the master, and nobody has looked whose session it is")
 			return &pb.KeepAliveReply{}, nil
@@ -160,10 +162,9 @@ func TestCallsKeepTheirPrincipal(t *testing.T) {
 	conns, conn, _ := connected(t, func() (string, func() bool, error) { return "mallory", func() bool { return good }, nil })
 	conn.identify(make([]*x509.Certificate, 1))
 	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &lookingReplica{look: func() { good = false; conns.Recheck() }}}}
-	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
 	who := "not served"
 	// As Backup, ListLocks, Explain, ListQuotas and ListSessions do: they ask for the master, and then who calls.
-	_, err := throughDoor(ctx, s, pb.Chubby_Backup_FullMethodName, &pb.BackupRequest{},
+	_, _, err := throughDoor(called(t, conn), s, pb.Chubby_Backup_FullMethodName, &pb.BackupRequest{},
 		func(ctx context.Context, _ any) (any, error) {
 			return onMaster(s, "backup", "", func(*master.Master) (*pb.BackupReply, error) {
 				who = principalOf(ctx)
@@ -175,28 +176,38 @@ func TestCallsKeepTheirPrincipal(t *testing.T) {
 	}
 }
 
-// arrivedStream has a message that arrived before the connection's end.
-type arrivedStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (h arrivedStream) Context() context.Context { return h.ctx }
-func (h arrivedStream) RecvMsg(m any) error      { return decodes(m, nil) }
-
 // A message in a stream that is read after its connection's token has ended is refused.
 func TestStreamsEndWithTheirClient(t *testing.T) {
 	good := true
 	conns, conn, _ := connected(t, func() (string, func() bool, error) { return "mallory", func() bool { return good }, nil })
 	conn.identify(make([]*x509.Certificate, 1))
 	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}}}
-	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
-	err := s.stream(nil, arrivedStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/x/KeepAlives"}, func(_ any, stream grpc.ServerStream) error {
+	_, err := s.serve(&frames.Method{Name: "/x/KeepAlives", Stream: func(_ any, stream grpc.ServerStream) error {
 		good = false
 		conns.Recheck()
 		return stream.RecvMsg(&pb.LocateRequest{})
-	})
+	}}, arrivedStream{ctx: called(t, conn)})
 	if !errors.Is(pb.Error(err), api.Unauthenticated) {
 		t.Error("a message is taken from a client that was cut off:", err)
+	}
+}
+
+// People have to see by what two principals differ: a name in a list, or in the log, is no other than it looks.
+func TestPrincipalsCanBeSeen(t *testing.T) {
+	for _, name := range []string{"ops.example.org", "spiffe://acme/billing", "system:serviceaccount:shop:cart", "Jürgen Müller", "世界", "O'Neill, \"Bob\"", "a\u0301", "👍"} {
+		if err := CheckPrincipal(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for what, hidden := range map[string]string{
+		"no width": "\u200b", "a joiner": "\u200d", "right to left": "\u202e", "an isolate": "\u2066", "a soft hyphen": "\u00ad", "a byte order mark": "\ufeff", "a tag": "\U000e0041",
+		"a line separator": "\u2028", "a hard space": "\u00a0", "a wide space": "\u3000", "a filler": "\u3164", "a blank of Braille": "\u2800", "a variation": "\ufe0e", "for nobody's use": "\ue000",
+		"a control": "\x01", "the end of a line": "\n", "another control": "\u009b",
+	} {
+		for _, name := range []string{"ops" + hidden + ".example.org", hidden + "ops", "ops" + hidden} {
+			if err := CheckPrincipal(name); api.CodeOf(err) != api.InvalidArgument || !strings.Contains(err.Error(), "cannot be seen") || strings.Contains(err.Error(), hidden) {
+				t.Errorf("%s, %q: %v", what, name, err)
+			}
+		}
 	}
 }

@@ -10,58 +10,24 @@ import (
 )
 
 func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.ListQuotasReply, error) {
-	const op = "list quotas"
-	return onMaster(s, op, "", func(m *master.Master) (*pb.ListQuotasReply, error) {
-		if err := s.checkCell(q.GetCell()); err != nil {
-			return nil, err
+	return listing(ctx, s, "list quotas", "", q, func(in *master.Inspector, after []byte) (page master.Page[api.QuotaUse], err error) {
+		switch {
+		case q.GetPrincipal() != "":
+			if err = CheckPrincipal(q.GetPrincipal()); err == nil {
+				page, err = in.FindQuota(ctx, q.GetPrincipal(), "")
+			}
+		case q.GetPath() != "":
+			var path api.Path
+			if path, err = s.pathOf(q.GetPath()); err == nil {
+				page, err = in.FindQuota(ctx, "", path.Name())
+			}
+		default:
+			page, err = in.ListQuotas(ctx, after, most(q))
 		}
-		marks := marksOf(ctx, m, op)
-		after, err := marks.open(q.GetAfter())
-		if err != nil {
-			return nil, err
-		}
-		page, err := s.quotas(ctx, m.Inspector.For(principalOf(ctx)), q, after)
-		if err != nil {
-			return nil, err
-		}
-		reply := &pb.ListQuotasReply{}
-		for _, use := range page.List {
-			reply.Quotas = append(reply.Quotas, quotaInfo(use))
-		}
-		reply.Next, err = marks.seal(page.Next)
-		return reply, err
+		return page, err
+	}, func(page []api.QuotaUse, next []byte) *pb.ListQuotasReply {
+		return &pb.ListQuotasReply{Quotas: pb.Messages[pb.QuotaInfo](page), Next: next}
 	})
-}
-
-func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQuotasRequest, after []byte) (page master.Page[*master.QuotaUse], err error) {
-	switch {
-	case q.GetPrincipal() != "":
-		if err = CheckPrincipal(q.GetPrincipal()); err == nil {
-			page, err = in.FindQuota(ctx, q.GetPrincipal(), "")
-		}
-	case q.GetPath() != "":
-		var path api.Path
-		if path, err = s.pathOf(q.GetPath()); err == nil {
-			page, err = in.FindQuota(ctx, "", path.Name())
-		}
-	default:
-		page, err = in.ListQuotas(ctx, after, most(q))
-	}
-	return page, err
-}
-
-func quotaInfo(u *master.QuotaUse) *pb.QuotaInfo {
-	return &pb.QuotaInfo{Principal: u.Principal, Path: u.Directory, Used: amountsOf(u.Used), Allowed: amountsOf(u.Allowed)}
-}
-
-func amountsOf(q api.Quota) *pb.QuotaAmounts {
-	return &pb.QuotaAmounts{
-		Nodes:    int64(q.Nodes),
-		Bytes:    q.Bytes,
-		Sessions: int64(q.Sessions),
-		Handles:  int64(q.Handles),
-		Waiters:  int64(q.Waiters),
-	}
 }
 
 func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQuotaReply, error) {
@@ -76,13 +42,7 @@ func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQ
 
 func (s *service) quotaOf(ctx context.Context, m *master.Master, who master.Caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
 	a := q.GetAllowed()
-	allowed := api.Quota{
-		Nodes:    int(a.GetNodes()),
-		Bytes:    a.GetBytes(),
-		Sessions: int(a.GetSessions()),
-		Handles:  int(a.GetHandles()),
-		Waiters:  int(a.GetWaiters()),
-	}
+	allowed := pb.Record[api.Quota](a)
 	var numbers []byte
 	for _, n := range []uint64{uint64(a.GetNodes()), uint64(a.GetBytes()), uint64(a.GetSessions()), uint64(a.GetHandles()), uint64(a.GetWaiters())} {
 		numbers = append(numbers, number(&n)...)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -47,12 +48,12 @@ type bucket struct {
 	full atomic.Int64 // a session.Instant
 }
 
-// take takes a token, if there is one. rate is how many come in a second.
-func (b *bucket) take(now session.Instant, rate int) bool {
+// take takes a token, if there is one. rate is how many come in a second; more lets that many be missing.
+func (b *bucket) take(now session.Instant, rate int, more time.Duration) bool {
 	if rate <= 0 {
 		return true
 	}
-	_, ok := b.spend(now, 1, rate, burst)
+	_, ok := b.spend(now, 1, rate, burst+more)
 	return ok
 }
 
@@ -72,84 +73,73 @@ func (b *bucket) spend(now session.Instant, n int64, rate int, most time.Duratio
 
 func (b *bucket) isFull(now session.Instant) bool { return b.full.Load() <= int64(now) }
 
-type caller struct {
-	name string
-	open int // connections; Connections.mu guards it
+// party is whose connections count together: a principal, or an origin of connections (see origin.Of).
+type party struct {
+	name         string
+	calls, opens bucket // opens: of sessions by a principal, of connections by an origin
 
-	calls, returns, sessions bucket
+	// Origins alone have these.
+	waste  bucket
+	bytes  atomic.Int64 // held for its calls
+	ending atomic.Int64 // of these, by closed connections
+
+	// Connections.mu guards these.
+	open     int                   // connections
+	accounts map[*account]struct{} // of open connections, and of refused ones that are kept
 }
 
-// callsOf returns the bucket of calls, or of releases.
-func (p *caller) callsOf(back bool) *bucket {
-	if back {
-		return &p.returns
+func newParty(name string) *party { return &party{name: name, accounts: map[*account]struct{}{}} }
+
+func (p *party) rested(now session.Instant) bool {
+	return p.calls.isFull(now) && p.opens.isFull(now) && p.waste.isFull(now)
+}
+
+// parties are those with connections, and for at most three seconds those who have left, until their buckets are
+// full: else a party could escape a rate by reconnecting. Connections.mu guards them.
+type parties struct {
+	here, gone map[string]*party
+	order      []string // in which they left; some may have returned
+}
+
+func newParties() parties { return parties{here: map[string]*party{}, gone: map[string]*party{}} }
+
+// maxGone limits how many are remembered that have left.
+const maxGone = 10_000
+
+// find returns a party, which may be new.
+func (s *parties) find(name string, now session.Instant) *party {
+	s.prune(now)
+	if p := cmp.Or(s.here[name], s.gone[name]); p != nil {
+		return p
 	}
-	return &p.calls
+	return newParty(name)
 }
 
-// callsOf returns the bucket of calls, or of releases.
-func (o *source) callsOf(back bool) *bucket {
-	if back {
-		return &o.returns
+func (s *parties) enter(p *party) {
+	delete(s.gone, p.name)
+	s.here[p.name] = p
+}
+
+func (s *parties) leave(p *party, now session.Instant) {
+	delete(s.here, p.name)
+	s.prune(now)
+	if !p.rested(now) {
+		s.gone[p.name] = p
+		s.order = append(s.order, p.name)
 	}
-	return &o.calls
 }
 
-func (p *caller) rested(now session.Instant) bool {
-	return p.calls.isFull(now) && p.returns.isFull(now) && p.sessions.isFull(now)
-}
-
-func (o *source) rested(now session.Instant) bool {
-	return o.calls.isFull(now) && o.returns.isFull(now) && o.handshakes.isFull(now) && o.waste.isFull(now)
-}
-
-// maxFading limits how many former callers or sources are remembered.
-const maxFading = 10_000
-
-// restful has buckets.
-type restful interface {
-	rested(now session.Instant) bool
-}
-
-// fading remembers callers or sources without connections until their buckets are full, at most three seconds;
-// else a client could escape a rate by reconnecting. Its zero value is ready.
-type fading[T restful] struct {
-	byName map[string]T
-	order  []string // in which they left; some may have returned
-}
-
-// put remembers one that leaves, unless its buckets are full.
-func (f *fading[T]) put(name string, one T, now session.Instant) {
-	f.prune(now)
-	if one.rested(now) {
-		return
-	}
-	if f.byName == nil {
-		f.byName = map[string]T{}
-	}
-	f.byName[name] = one
-	f.order = append(f.order, name)
-}
-
-func (f *fading[T]) find(name string, now session.Instant) (T, bool) {
-	f.prune(now)
-	one, ok := f.byName[name]
-	return one, ok
-}
-
-func (f *fading[T]) drop(name string) { delete(f.byName, name) }
-
-// prune forgets those with full buckets, and the oldest above maxFading.
-func (f *fading[T]) prune(now session.Instant) {
-	for len(f.order) > 0 {
-		one, there := f.byName[f.order[0]]
-		if there && !one.rested(now) && len(f.order) < maxFading {
+// prune forgets those with full buckets, and the first above maxGone.
+func (s *parties) prune(now session.Instant) {
+	for len(s.order) > 0 {
+		p := s.gone[s.order[0]]
+		if p != nil && !p.rested(now) && len(s.order) < maxGone {
 			return
 		}
-		delete(f.byName, f.order[0])
-		f.order = f.order[1:]
+		delete(s.gone, s.order[0])
+		s.order = s.order[1:]
 	}
-	f.order = nil // the array, too
+	s.order = nil // the array, too
 }
 
 // smooth waits until the next connection is due. The accepting goroutine calls it for each connection.
@@ -167,15 +157,8 @@ func (c *Connections) knows(conn *heardConn, name string) {
 	if conn.refusal != nil || conn.closed.Load() || conn.caller.Load() != nil {
 		return
 	}
-	p := c.callers[name]
-	if p == nil {
-		var back bool
-		if p, back = c.callersFade.find(name, conn.clock()); !back {
-			p = &caller{name: name}
-		}
-		c.callersFade.drop(name)
-		c.callers[name] = p
-	}
+	p := c.callers.find(name, conn.clock())
+	c.callers.enter(p)
 	p.open++
 	conn.caller.Store(p)
 }
@@ -187,8 +170,7 @@ func (c *Connections) parts(conn *heardConn) {
 		return
 	}
 	if p.open--; p.open == 0 {
-		delete(c.callers, p.name)
-		c.callersFade.put(p.name, p, conn.clock())
+		c.callers.leave(p, conn.clock())
 	}
 }
 
@@ -200,16 +182,16 @@ func (a *account) pace(method string, size requestSize) *api.Error {
 	c, now := a.all, a.conn.LastArrival()
 	var err *api.Error
 	const advice = "; try again later, have programs call less often, or raise the limit"
-	opens, back, what := method == pb.Chubby_CreateSession_FullMethodName, givesBack(method), "makes"
-	if back {
-		what = "gives something back by"
+	opens, more := method == pb.Chubby_CreateSession_FullMethodName, time.Duration(0)
+	if givesBack(method) {
+		more = burst // it is served after calls are refused
 	}
 	switch p := a.conn.caller.Load(); {
-	case p != nil && !p.callsOf(back).take(now, c.bounds.Rates.Calls):
-		err = api.Errorf(api.Unavailable, "%q %s more than %d calls a second (max-calls-per-principal)"+advice, p.name, what, c.bounds.Rates.Calls)
-	case p != nil && opens && !p.sessions.take(now, c.bounds.Rates.Sessions):
+	case p != nil && !p.calls.take(now, c.bounds.Rates.Calls, more):
+		err = api.Errorf(api.Unavailable, "%q makes more than %d calls a second (max-calls-per-principal)"+advice, p.name, c.bounds.Rates.Calls)
+	case p != nil && opens && !p.opens.take(now, c.bounds.Rates.Sessions, 0):
 		err = api.Errorf(api.Unavailable, "%q opens more than %d sessions a second (max-new-sessions-per-principal)"+advice, p.name, c.bounds.Rates.Sessions)
-	case !a.origin.callsOf(back).take(now, c.bounds.Rates.CallsPerAddress):
+	case !a.origin.calls.take(now, c.bounds.Rates.CallsPerAddress, more):
 		err = api.Errorf(api.Unavailable, "more than %d calls a second come from %s (max-calls-per-address)"+advice, c.bounds.Rates.CallsPerAddress, a.origin.name)
 	default:
 		return nil
@@ -240,7 +222,8 @@ func (c *heardConn) pause() {
 		all := c.account.all
 		if all.told.Shed(); c.refusal == nil {
 			if n, ok := all.saidShed.Next(); ok {
-				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "event", "connection_closed", "from", c.Conn.RemoteAddr(), "count", n)
+				from, _ := c.from()
+				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "event", "connection_closed", "from", from, "count", n)
 			}
 		}
 		_ = c.Close() // its server notices

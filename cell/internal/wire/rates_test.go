@@ -36,7 +36,7 @@ func TestBucket(t *testing.T) {
 			if want {
 				tokens -= token
 			}
-			if got := b.take(now, rate); got != want {
+			if got := b.take(now, rate, 0); got != want {
 				t.Fatalf("with %d ns of tokens of %d ns: %v", tokens, token, got)
 			}
 		}
@@ -106,8 +106,8 @@ func TestRateOfAPrincipal(t *testing.T) {
 		t.Errorf("%d refusals are counted, in %d lines", late, lines)
 	}
 	_, _ = one.Close(), other.Close()
-	if len(c.callers) != 1 || len(c.callersFade.byName) != 1 {
-		t.Errorf("%d principals are known, and %d remembered", len(c.callers), len(c.callersFade.byName))
+	if len(c.callers.here) != 1 || len(c.callers.gone) != 1 {
+		t.Errorf("%d principals are known, and %d remembered", len(c.callers.here), len(c.callers.gone))
 	}
 	again := arriving(t, c, "10.0.0.3:1", "alice", now)
 	if n, _ := served(again, 10); n != 0 {
@@ -120,12 +120,12 @@ func TestRateOfAPrincipal(t *testing.T) {
 		t.Errorf("a second later %d calls are served", n)
 	}
 	_, _ = again.Close(), bob.Close()
-	if now += session.Instant(2 * time.Second); len(c.callers) != 0 {
-		t.Errorf("%d principals are known", len(c.callers))
+	if now += session.Instant(2 * time.Second); len(c.callers.here) != 0 {
+		t.Errorf("%d principals are known", len(c.callers.here))
 	}
 	_ = arriving(t, c, "10.0.0.3:1", "carol", now).Close()
-	if len(c.callersFade.byName)+len(c.callersFade.order) != 0 {
-		t.Errorf("%v is remembered", c.callersFade.order)
+	if len(c.callers.gone)+len(c.callers.order) != 0 {
+		t.Errorf("%v is remembered", c.callers.order)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestRateOfAnAddress(t *testing.T) {
 		}
 	}
 	back := []string{pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_CloseHandle_FullMethodName, pb.Chubby_EndSession_FullMethodName}
-	for n, method := range back { // at a rate of their own
+	for n, method := range back { // from their reserve
 		want := codes.Unimplemented
 		if n == 3 {
 			want = codes.Unavailable
@@ -258,72 +258,19 @@ func TestRateOfHandshakes(t *testing.T) {
 	}
 }
 
-// An address has few connections that have sent nothing; others have room when one sends, or ends.
-func TestFewConnectionsAreSilent(t *testing.T) {
-	c, _ := rated(Rates{})
-	open := func(from string) *heardConn {
-		conn := hear(&fromConn{from: from}, Listener{Clock: testbed.Clock()})
-		c.admit(conn)
-		return conn
-	}
-	const here = "10.0.0.1:1"
-	var silent []*heardConn
-	for range maxSilent {
-		silent = append(silent, open(here))
-	}
-	full := func(when string) {
-		t.Helper()
-		one := open(here)
-		if one.refusal == nil || !strings.Contains(one.refusal.Error(), "100 connections from 10.0.0.1 have sent nothing yet") {
-			t.Fatalf("%s one more is answered %v", when, one.refusal)
-		}
-		_ = one.Close()
-	}
-	room := func(when string) *heardConn {
-		t.Helper()
-		one := open(here)
-		if one.refusal != nil {
-			t.Fatalf("%s: %v", when, one.refusal)
-		}
-		return one
-	}
-	full("of so many silent ones")
-	if one := open("10.0.0.2:1"); one.refusal != nil {
-		t.Errorf("from elsewhere: %v", one.refusal)
-	}
-	silent[0].account.received(nil)
-	full("when nothing has arrived")
-	silent[0].account.received([]byte{1})
-	silent[0].account.received([]byte{2})
-	spoken := room("when one has spoken")
-	full("when it has spoken for the second time")
-	_ = silent[1].Close()
-	_ = silent[1].Close()
-	last := room("when one was closed")
-	full("when it was closed for the second time")
-	_ = silent[0].Close()
-	full("when one was closed that has spoken")
-	for _, one := range append(silent[2:], spoken, last) {
-		one.account.received([]byte{1})
-	}
-	if c.from["10.0.0.1"].silent != 0 {
-		t.Errorf("%d are silent when all have spoken", c.from["10.0.0.1"].silent)
-	}
-}
-
 // What is remembered of those who have left is bounded, and gone when their buckets are full.
 func TestWhoHasLeftIsForgotten(t *testing.T) {
 	c, _ := rated(Rates{HandshakesPerAddress: 2})
 	now := session.Instant(time.Hour)
-	for i := range 2 * maxFading {
+	for i := range 2 * maxGone {
 		_ = arriving(t, c, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&0xff, i&0xff), "", now).Close()
 	}
-	if n, order := len(c.fromFading.byName), len(c.fromFading.order); n > maxFading || order > maxFading || n < maxFading/2 {
+	if n, order := len(c.from.gone), len(c.from.order); n > maxGone || order > maxGone || n < maxGone/2 {
 		t.Errorf("%d addresses are remembered, in a list of %d", n, order)
 	}
 	now += session.Instant(time.Second / 2)
 	_ = arriving(t, c, "10.200.0.0:1", "", now).Close()
-	if n := len(c.fromFading.byName); n != 1 {
+	if n := len(c.from.gone); n != 1 {
 		t.Errorf("%d addresses are remembered when they have rested", n)
 	}
 }

@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"sync/atomic"
-
 	"github.com/chubbylock/chubby/api"
 )
 
@@ -20,20 +18,8 @@ type heldLimits struct{ conn, address, all int64 }
 // limitsOf gives an address a quarter of the total, and a connection a quarter of that.
 func limitsOf(all int64) heldLimits { return heldLimits{conn: all / 16, address: all / 4, all: all} }
 
-// source is an origin of connections; see origin.Of.
-type source struct {
-	name     string
-	bytes    atomic.Int64
-	ending   atomic.Int64          // of these, held by closed connections
-	open     int                   // connections; Connections.mu guards it
-	silent   int                   // connections over which nothing has arrived; Connections.mu guards it
-	accounts map[*account]struct{} // of open connections, and of refused ones that are kept; Connections.mu guards it
-
-	calls, returns, handshakes, waste bucket
-}
-
-// full returns an error if a source's calls hold too much, or more than their share while all hold too much.
-func (c *Connections) full(o *source) error {
+// full returns an error if an origin's calls hold too much, or more than their share while all hold too much.
+func (c *Connections) full(o *party) error {
 	held, all := o.bytes.Load(), c.bytes.Load()
 	switch {
 	case held > c.limits.address:
@@ -45,13 +31,13 @@ func (c *Connections) full(o *source) error {
 }
 
 // lasting returns how many bytes closing connections could free.
-func (o *source) lasting() int64 { return o.bytes.Load() - o.ending.Load() }
+func (p *party) lasting() int64 { return p.bytes.Load() - p.ending.Load() }
 
 // relieve closes connections if too much is held: the grown one if it holds too much itself, or the heaviest
 // one of the address that holds most. It ignores what closed connections still hold; else it would close one
 // after the other until calls being served end.
 func (c *Connections) relieve(grown *account, bytes int64) {
-	over := func() (*source, bool) {
+	over := func() (*party, bool) {
 		if grown.origin.lasting() > overflow*c.limits.address {
 			return grown.origin, true
 		}
@@ -73,7 +59,7 @@ func (c *Connections) relieve(grown *account, bytes int64) {
 			break
 		}
 		if from == nil {
-			for _, o := range c.from {
+			for _, o := range c.from.here {
 				if from == nil || o.lasting() > from.lasting() {
 					from = o
 				}
@@ -90,7 +76,8 @@ func (c *Connections) relieve(grown *account, bytes int64) {
 	for _, a := range victims {
 		c.told.Shed()
 		if n, ok := c.saidShed.Next(); ok {
-			c.log.Warn("closed a client's connection: its calls held too much memory", "event", "connection_closed", "from", a.conn.Conn.RemoteAddr(), "count", n)
+			from, _ := a.conn.from()
+			c.log.Warn("closed a client's connection: its calls held too much memory", "event", "connection_closed", "from", from, "count", n)
 		}
 		_ = a.conn.Close() // its server notices
 	}
@@ -103,13 +90,13 @@ func (c *Connections) drop(a *account) {
 }
 
 // heaviest returns the account that holds most, or nil. Connections.mu is held.
-func (o *source) heaviest() *account {
+func (p *party) heaviest() *account {
 	var heaviest *account
 	most := int64(0)
-	if o == nil {
+	if p == nil {
 		return nil
 	}
-	for a := range o.accounts {
+	for a := range p.accounts {
 		if n := a.held(); n > most {
 			heaviest, most = a, n
 		}

@@ -79,8 +79,8 @@ func TestWhoHoldsMostIsClosed(t *testing.T) {
 			for _, conn := range conns {
 				_ = conn.Close()
 			}
-			if held := c.bytes.Load(); held != 0 || len(c.from) != 0 {
-				t.Errorf("%d bytes of %d addresses are counted", held, len(c.from))
+			if held := c.bytes.Load(); held != 0 || len(c.from.here) != 0 {
+				t.Errorf("%d bytes of %d addresses are counted", held, len(c.from.here))
 			}
 		})
 	}
@@ -123,8 +123,8 @@ func TestOneIsClosedForAllThatAreServed(t *testing.T) {
 				_ = conn.Close()
 				calls[i].served()
 			}
-			if held, ending := c.bytes.Load(), c.ending.Load(); held != 0 || ending != 0 || len(c.from) != 0 {
-				t.Errorf("%d bytes, %d of closed connections, of %d addresses are counted", held, ending, len(c.from))
+			if held, ending := c.bytes.Load(), c.ending.Load(); held != 0 || ending != 0 || len(c.from.here) != 0 {
+				t.Errorf("%d bytes, %d of closed connections, of %d addresses are counted", held, ending, len(c.from.here))
 			}
 		})
 	}

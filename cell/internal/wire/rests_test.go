@@ -150,9 +150,9 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 		}
 	}
 	testbed.Await(t, "the connection", func() bool { return c.Count() == 1 })
-	var o *source
+	var o *party
 	c.mu.Lock()
-	for _, one := range c.from {
+	for _, one := range c.from.here {
 		o = one
 	}
 	c.mu.Unlock()
@@ -210,29 +210,6 @@ func TestLongCallsForNothingAreReadSlowly(t *testing.T) {
 	conn.account.received(wire.Bytes())
 	if rest := time.Duration(conn.rest.Load()); rest < maxRest*9/10 {
 		t.Errorf("after %d calls of %d bytes for nothing it is read %v later", calls, frames*frame, rest)
-	}
-}
-
-// A handler that panics costs its call, and nothing else, over HTTP/2 as in frames.
-func TestPanicInACall(t *testing.T) {
-	l := testbed.Loopback(t)
-	(&host{}).serve(t, l, wide())
-	r := newRude(t, dialled(t, l))
-	for range 2 {
-		stream := r.begin(pb.Chubby_Delete_FullMethodName)
-		if err := r.send(stream, announced(0), true); err != nil {
-			t.Fatal(err)
-		}
-		if code := r.status(stream); code != "10" { // Aborted, which is Uncertain
-			t.Errorf("the call ended with %s", code)
-		}
-	}
-	stream := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName)
-	if err := r.send(stream, announced(0), true); err != nil {
-		t.Fatal(err)
-	}
-	if code := r.status(stream); code != "0" {
-		t.Errorf("another call of the connection ended with %s", code)
 	}
 }
 

@@ -77,23 +77,6 @@ func (r *rude) send(stream uint32, data []byte, end bool) error {
 	return r.WriteData(stream, end, data)
 }
 
-// settle returns when the replica has read everything sent, or with the reason
-// why it never will.
-func (r *rude) settle() error {
-	if err := r.WritePing(false, [8]byte{1}); err != nil {
-		return err
-	}
-	for {
-		f, err := r.ReadFrame()
-		if err != nil {
-			return err
-		}
-		if ping, ok := f.(*http2.PingFrame); ok && ping.IsAck() && ping.Data == [8]byte{1} {
-			return nil
-		}
-	}
-}
-
 // status returns how a call ended, or its first reply.
 func (r *rude) status(stream uint32) string {
 	r.t.Helper()
@@ -153,7 +136,14 @@ func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *Connectio
 // serveOn is serve for connections of the caller's.
 func (h *host) serveOn(t *testing.T, l net.Listener, conns *Connections, clock session.Clock) *Connections {
 	t.Helper()
-	server := newServer(&service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}, func(r grpc.ServiceRegistrar) { pb.RegisterChubbyServer(r, h) })
+	serveOn(t, &service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}, h, l, conns, clock)
+	return conns
+}
+
+// serveOn has handlers serve the calls that come to a listener, until the test ends.
+func serveOn(t *testing.T, s *service, h pb.ChubbyServer, l net.Listener, conns *Connections, clock session.Clock) {
+	t.Helper()
+	server := newServer(s, func(r grpc.ServiceRegistrar) { pb.RegisterChubbyServer(r, h) })
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(Listener{Listener: l, Clock: clock, Connections: conns}) }()
 	t.Cleanup(func() {
@@ -164,10 +154,9 @@ func (h *host) serveOn(t *testing.T, l net.Listener, conns *Connections, clock s
 		testbed.Await(t, "handlers that end, and nothing that is counted", func() bool { // Stop does not wait for handlers
 			conns.mu.Lock()
 			defer conns.mu.Unlock()
-			return conns.bytes.Load() == 0 && len(conns.from) == 0
+			return conns.bytes.Load() == 0 && len(conns.from.here) == 0
 		})
 	})
-	return conns
 }
 
 // isServing reports whether a call is being served.
@@ -175,7 +164,7 @@ func isServing(conns *Connections) bool {
 	conns.mu.Lock()
 	defer conns.mu.Unlock()
 	var some bool
-	for _, o := range conns.from {
+	for _, o := range conns.from.here {
 		for a := range o.accounts {
 			a.mu.Lock()
 			for _, c := range a.calls {

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
-	"pgregory.net/rapid"
 )
 
 // framed is a client that speaks in frames, and reads only when it is told to.
@@ -263,71 +261,4 @@ func TestPanicInAFrame(t *testing.T) {
 			t.Errorf("the call ended with %v", code)
 		}
 	}
-}
-
-// TestHeldInFramesIsWhatIsOpen passes random frames, cut anywhere, and compares the count with a
-// recount.
-func TestHeldInFramesIsWhatIsOpen(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := newHeld(heldLimits{conn: 1 << 40, address: 1 << 40, all: 1 << 40})
-		conn := hear(&fromConn{from: "10.0.0.1:1"}, Listener{Clock: testbed.Clock()})
-		if !c.admit(conn) {
-			t.Fatal("refused")
-		}
-		a := conn.account
-		pass := func(to func([]byte), kind frames.Kind, call, size int) {
-			b := append(frames.Header{Kind: kind, Call: uint64(call), Length: size}.Append(nil), make([]byte, size)...)
-			for len(b) > 0 {
-				n := rapid.IntRange(1, len(b)).Draw(t, "cut")
-				to(b[:n])
-				b = b[n:]
-			}
-		}
-		a.received(append([]byte{frames.FirstByte}, bytes.Repeat([]byte{0}, frames.HelloSize-1)...))
-		a.sent(make([]byte, frames.HelloSize))
-		var calls []*call
-		var want []int64 // of each
-		var open []bool
-		for range 60 {
-			step := rapid.IntRange(0, 4).Draw(t, "step")
-			size := rapid.IntRange(0, 20<<10).Draw(t, "size")
-			if step == 0 || len(calls) == 0 {
-				pass(a.received, frames.KindRequest, len(calls)+1, size)
-				calls, want, open = append(calls, a.newest), append(want, callWeight+dataWeight(size)), append(open, true)
-				continue
-			}
-			i := rapid.IntRange(0, len(calls)-1).Draw(t, "which")
-			switch step {
-			case 1:
-				before := calls[i].reply
-				if calls[i].answer(&pb.GetContentsAndStatReply{Contents: make([]byte, size)}) == nil && open[i] {
-					want[i] += calls[i].reply - before
-				}
-			case 2:
-				gone := min(calls[i].reply, int64(size))
-				pass(a.sent, frames.KindReply, i+1, size)
-				if open[i] {
-					want[i] -= gone
-				}
-			default: // it ends
-				if step == 3 {
-					pass(a.received, frames.KindCancel, i+1, 0)
-				} else {
-					pass(a.sent, rapid.SampledFrom([]frames.Kind{frames.KindLast, frames.KindStatus}).Draw(t, "end"), i+1, size)
-				}
-				open[i], want[i] = false, 0
-			}
-			sum := int64(0)
-			for _, n := range want {
-				sum += n
-			}
-			if c.bytes.Load() != sum || a.bytes != sum {
-				t.Fatalf("after step %d: %d and %d are counted, want %d", step, c.bytes.Load(), a.bytes, sum)
-			}
-		}
-		_ = conn.Close()
-		if c.bytes.Load() != 0 || len(c.from) != 0 {
-			t.Fatalf("the connection is closed, and %d bytes are counted", c.bytes.Load())
-		}
-	})
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"sync"
@@ -11,6 +12,11 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 )
 
 // Config configures a server for clients.
@@ -30,8 +36,8 @@ type Config struct {
 	InsecurePrincipals bool // accept a client's claim of its principal
 }
 
-// Server serves clients on one port: Go clients in frames (see package frames), others over gRPC. Both have the
-// same handlers, interceptors and limits.
+// Server serves clients on one port: Go clients in frames (see package frames), others over gRPC, which is a
+// gateway to frames: a call is the same, however it came.
 type Server struct {
 	grpc   *grpc.Server
 	frames *frames.Server
@@ -55,13 +61,40 @@ func NewServer(cfg Config) *Server {
 func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 	f := frames.NewServer(frames.ServerConfig{
 		Times:    frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: maxIdle},
-		MaxCalls: maxStreams, MaxRequest: api.MaxCommand, Stream: s.stream, Tap: withCall,
+		MaxCalls: maxStreams, MaxRequest: api.MaxCommand, Serve: s.serve, Tap: withCall,
 	})
-	g := grpc.NewServer(append(s.options(), grpc.Creds(f.Credentials()))...)
-	register(door{f, s})
-	register(door{g, s})
-	return &Server{grpc: g, frames: f}
+	register(f)
+	for _, m := range pb.Chubby_ServiceDesc.Methods {
+		name := "/" + pb.Chubby_ServiceDesc.ServiceName + "/" + m.MethodName
+		if former := pb.FormerName(name); former != "" {
+			f.Alias(name, former) // its calls count under the current name
+		}
+	}
+	return &Server{grpc: grpc.NewServer(append(options(), f.Gateway()...)...), frames: f}
 }
+
+// options limits what gRPC keeps for a stranger. Windows are fixed, since adaptive ones grow up to 16 MiB for
+// each call. A call's window is the smallest possible. The tap rejects nothing: gRPC would keep a rejected
+// call's deadline timer.
+func options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) { return withCall(ctx), nil }),
+		grpc.ForceServerCodecV2(exactCodec{encoding.GetCodecV2("proto")}),
+		grpc.StaticStreamWindowSize(1<<16 - 1), grpc.StaticConnWindowSize(1 << 20),
+		grpc.MaxRecvMsgSize(api.MaxCommand),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(8 << 10),
+		grpc.ConnectionTimeout(5 * time.Second),
+		grpc.ReadBufferSize(0), grpc.WriteBufferSize(8 << 10),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingTime, Timeout: pingTimeout, MaxConnectionIdle: maxIdle}),
+	}
+}
+
+// maxStreams limits the calls of a connection. It may carry many processes' sessions, each with a parked
+// KeepAlive and a call or a queue position, so 2,000 calls are a thousand such sessions. 100,000 sessions need
+// a hundred connections, from several addresses: heldLimits closes those of one address above some 60,000 parked calls.
+const maxStreams = 2_000
 
 // Serve serves the connections of a listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
@@ -78,4 +111,23 @@ func (s *Server) GracefulStop() {
 func (s *Server) Stop() {
 	s.grpc.Stop()
 	s.frames.Stop()
+}
+
+// exactCodec decodes requests when they are accepted. It encodes long messages into buffers of their exact
+// size: gRPC's pool has none between 32 KiB and 1 MiB.
+type exactCodec struct{ encoding.CodecV2 }
+
+func (c exactCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	return v.(*sealed).Decode(whole.ReadOnlyData()) // as every call receives its request
+}
+
+func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
+	message, ok := v.(proto.Message)
+	if !ok || proto.Size(message) <= 32<<10 {
+		return c.CodecV2.Marshal(v)
+	}
+	data, err := proto.Marshal(message)
+	return mem.BufferSlice{mem.SliceBuffer(data)}, err
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"runtime/debug"
@@ -15,8 +14,7 @@ import (
 	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
 )
 
 // service implements the RPCs; see the package comment.
@@ -35,198 +33,172 @@ type service struct {
 // of a change.
 const maxCall = master.MaxChangeWait + 15*time.Second
 
-// options limits what gRPC keeps for a stranger. Windows are fixed, since adaptive ones grow up to 16 MiB for
-// each call. A call's window is the smallest possible.
-func (s *service) options() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.InTapHandle(tapCall),
-		grpc.ForceServerCodecV2(exactCodec{encoding.GetCodecV2(proto.Name)}),
-		grpc.StaticStreamWindowSize(1<<16 - 1), grpc.StaticConnWindowSize(1 << 20),
-		grpc.MaxRecvMsgSize(api.MaxCommand),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(8 << 10),
-		grpc.ConnectionTimeout(5 * time.Second),
-		grpc.ReadBufferSize(0), grpc.WriteBufferSize(8 << 10),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingTime, Timeout: pingTimeout, MaxConnectionIdle: maxIdle}),
-		grpc.ChainStreamInterceptor(s.stream),
+// serve serves a call. Nothing of it is decoded before its caller is known and the call is accepted; generated
+// code would decode first.
+func (s *service) serve(m *frames.Method, stream grpc.ServerStream) (reply any, err error) {
+	c := callOf(stream.Context())
+	c.ServerStream, c.service, c.method = stream, s, m.Name
+	c.arrive()
+	defer func() { c.ended(reply, err) }() // after recovered
+	defer s.recovered(c.method, &err)
+	if err := s.checkConnection(c); err != nil {
+		return nil, err
+	}
+	return c.answered(m.Call(c, c.intercept))
+}
+
+// arrive records a call's arrival, for ended.
+func (c *call) arrive() {
+	if c.service.cfg.Answered != nil {
+		c.arrived = c.service.cfg.Stopwatch()
 	}
 }
 
-// maxStreams limits the calls of a connection. It may carry many processes' sessions, each with a parked
-// KeepAlive and a call or a queue position, so 2,000 calls are a thousand such sessions. 100,000 sessions need
-// a hundred connections, from several addresses: heldLimits closes those of one address above some 60,000 parked calls.
-const maxStreams = 2_000
-
-// unary serves a call with one reply, after the door has let it in.
-func (s *service) unary(ctx context.Context, call *call, method string, request any, next grpc.UnaryHandler) (reply any, err error) {
-	call.identify(request)
-	var trace Trace
-	defer func() { s.count(ctx, call, method, request, trace, err) }() // after recovered
-	defer func() { s.endTrace(trace, request, err) }()                 // after recovered
-	//mutant: before := s.witness(ctx, pb.Chubby_GetStat_FullMethodName, request) //by TestAudit of ./cell
-	before := s.witness(ctx, method, request)
-	defer func() { s.audit(ctx, before, method, request, reply, err) }() // after recovered
-	defer s.recovered(method, &err)
-	defer func() {
-		if !errors.Is(err, frames.ErrParked) { // else park does this
-			call.served()
-		}
-	}()
-	if trace = s.trace(ctx, method); trace != nil {
-		ctx = steps.With(ctx, trace)
-	}
-	if method != pb.Chubby_KeepAlive_FullMethodName {
+// intercept calls a handler with one reply.
+func (c *call) intercept(_ context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	ctx := c.Context()
+	if c.method != pb.Chubby_KeepAlive_FullMethodName {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, maxCall)
 		defer cancel()
 	}
-	if err := s.checkOwner(ctx, request); err != nil {
+	return next(ctx, request)
+}
+
+// answered counts a handler's last reply, and encodes its error.
+func (c *call) answered(reply any, err error) (any, error) {
+	switch {
+	case errors.Is(err, frames.ErrParked):
+		c.asked, c.unread = nil, nil // they take memory, and are not needed any more
 		return nil, err
-	}
-	if reply, err = next(ctx, request); errors.Is(err, frames.ErrParked) {
-		return nil, err
-	}
-	return s.answered(call, reply, err)
-}
-
-// arrive records a call's arrival, for count.
-func (s *service) arrive(call *call) {
-	if call != nil && s.cfg.Answered != nil {
-		call.arrived = s.cfg.Stopwatch()
-	}
-}
-
-// count reports a call that has ended. A parked call has not.
-func (s *service) count(ctx context.Context, call *call, method string, request any, trace Trace, err error) {
-	if errors.Is(err, frames.ErrParked) {
-		return
-	}
-	code := api.OK
-	if err != nil {
-		code = api.CodeOf(pb.Error(err))
-	}
-	if code == api.PermissionDenied || code == api.Unauthenticated {
-		s.logRefusal(ctx, call, method, request, trace, err)
-	}
-	if call != nil && s.cfg.Answered != nil {
-		took := s.cfg.Stopwatch() - call.arrived
-		s.cfg.Answered(method, code, took, traceID(trace))
-		if own := call.own(method, took); own >= steps.Slow {
-			s.logSlow(ctx, call, method, request, trace, took, own)
-		}
-	}
-}
-
-func (s *service) answered(call *call, reply any, err error) (any, error) {
-	if err != nil {
+	case err != nil:
 		return nil, status(err)
+	case reply == nil:
+		return nil, nil
 	}
-	if err := call.answer(reply); err != nil {
-		return nil, status(s.fail("answer", err))
+	if err := c.answer(reply); err != nil {
+		return nil, status(c.service.fail("answer", err))
 	}
 	return reply, nil
 }
 
+// ended records the end of a call. A parked one has not ended.
+func (c *call) ended(reply any, err error) {
+	if errors.Is(err, frames.ErrParked) {
+		return
+	}
+	c.served()
+	s, code := c.service, api.OK
+	if err != nil {
+		code = api.CodeOf(pb.Error(err))
+	}
+	if c.asked != nil || code == api.Unauthenticated {
+		s.audit(c.Context(), c.before, c.method, c.asked, reply, err)
+	}
+	if c.trace != nil {
+		c.trace.End(s.traceSubject(c.asked), code)
+	}
+	if code == api.PermissionDenied || code == api.Unauthenticated {
+		s.logRefusal(c, err)
+	}
+	if s.cfg.Answered != nil {
+		took := s.cfg.Stopwatch() - c.arrived
+		s.cfg.Answered(c.method, code, took, c.traceID())
+		if own := c.own(took); own >= steps.Slow {
+			s.logSlow(c, took, own)
+		}
+	}
+}
+
 // park lets a call wait without a goroutine, and serves rest as its beginning: see frames.Park.
-func (s *service) park(ctx context.Context, method string, rest func() (any, error)) (resume func()) {
+func (s *service) park(ctx context.Context, rest func() (any, error)) (resume func()) {
 	return frames.Park(ctx, func() (reply any, err error) {
-		call := callOf(ctx)
-		defer func() { s.count(ctx, call, method, nil, nil, err) }() // after recovered; parked calls are not traced
-		defer s.recovered(method, &err)
-		defer func() {
-			if !errors.Is(err, frames.ErrParked) { // again
-				call.served()
-			}
-		}()
-		if reply, err = rest(); errors.Is(err, frames.ErrParked) {
-			return nil, err
-		}
-		return s.answered(call, reply, err)
+		c := callOf(ctx)
+		defer func() { c.ended(reply, err) }() // after recovered
+		defer s.recovered(c.method, &err)
+		return c.answered(rest())
 	})
 }
 
-func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	call := callOf(stream.Context())
-	s.arrive(call)
-	replies := &answers{ServerStream: stream, service: s, method: info.FullMethod, call: call}
-	defer func() { s.count(stream.Context(), call, info.FullMethod, replies.request, replies.trace, err) }() // after recovered
-	defer func() { s.endTrace(replies.trace, replies.request, err) }()                                       // after recovered
-	defer func() { s.audit(stream.Context(), replies.before, info.FullMethod, replies.request, nil, err) }() // after recovered
-	defer s.recovered(info.FullMethod, &err)
-	if err := s.checkConnection(stream.Context(), info.FullMethod); err != nil {
+// Context implements grpc.ServerStream.
+func (c *call) Context() context.Context {
+	if c.trace == nil {
+		return c.ServerStream.Context()
+	}
+	return steps.With(c.ServerStream.Context(), c.trace)
+}
+
+// RecvMsg implements grpc.ServerStream: it decodes the request, or returns why it is not served. Over gRPC it
+// may still be arriving.
+func (c *call) RecvMsg(m any) error {
+	c.unread, _ = m.(proto.Message) // as all requests are
+	err := c.ServerStream.RecvMsg((*sealed)(c))
+	s, ctx := c.service, c.ServerStream.Context()
+	if c.refusal != nil {
+		return status(s.fail("call", c.refusal))
+	}
+	if err != nil {
+		c.arrive() // no time was spent on it: its request never came
 		return err
 	}
-	replies.trace = s.trace(stream.Context(), info.FullMethod)
-	if err := call.serve(info.FullMethod, requestSize{}); err != nil { // RecvMsg checks the request's length
-		return status(s.fail("call", err))
-	}
-	defer func() {
-		if !errors.Is(err, frames.ErrParked) { // else park does this
-			call.served()
-		}
-	}()
-	return status(next(srv, replies))
+	c.asked, c.named = m, requestIDOf(m)
+	//mutant: c.before = s.witness(ctx, pb.Chubby_GetStat_FullMethodName, m) //by TestAudit of ./cell
+	c.before = s.witness(ctx, c.method, m)
+	c.trace = s.trace(ctx, c.method)
+	return s.checkOwner(ctx, m)
 }
 
-// answers is a stream that counts its replies.
-type answers struct {
-	grpc.ServerStream
-	call    *call
-	service *service
-	method  string
-	request any     // nil before it has arrived
-	before  witness // at its arrival
-	trace   Trace   // nil if not traced
-}
-
-func (a *answers) Context() context.Context {
-	if a.trace == nil {
-		return a.ServerStream.Context()
-	}
-	return steps.With(a.ServerStream.Context(), a.trace)
-}
-
-// RecvMsg implements grpc.ServerStream. See door.
-func (a *answers) RecvMsg(m any) error {
-	refusal, err := a.service.decode(a.ServerStream.RecvMsg, m, func(size requestSize) error {
-		if conn := connOf(a.Context()); conn != nil && conn.refused() != nil {
-			return conn.refused() // its certificate or token may have become invalid meanwhile
-		}
-		return a.call.weigh(a.method, size)
-	})
-	if err = cmp.Or(refusal, err); err != nil {
+// SendMsg implements grpc.ServerStream.
+func (c *call) SendMsg(m any) error {
+	if err := c.answer(m); err != nil {
 		return err
 	}
-	a.request, a.before = m, a.service.witness(a.Context(), a.method, m)
-	a.call.identify(m)
-	return a.service.checkOwner(a.Context(), m)
+	return c.ServerStream.SendMsg(m)
 }
 
-func (a *answers) SendMsg(m any) error {
-	if err := a.call.answer(m); err != nil {
+// sealed is a call whose request is not decoded yet. Both transports accept it as a message: frames by its
+// method Decode, gRPC by exactCodec.
+type sealed call
+
+// Decode decodes the request, or records why not. It returns no error: gRPC would answer that itself.
+func (d *sealed) Decode(wire []byte) error {
+	c := (*call)(d)
+	c.refusal = c.decode(wire)
+	return nil
+}
+
+func (c *call) decode(wire []byte) error {
+	c.arrive()
+	size, malformed := sizeOf(wire, c.unread.ProtoReflect().Descriptor())
+	if err := c.of.conn.refusedFor(c.method); err != nil { // its certificate or token may have become invalid meanwhile
 		return err
 	}
-	return a.ServerStream.SendMsg(m)
+	if err := c.serve(c.method, size); err != nil {
+		return err
+	}
+	if malformed != nil {
+		return malformed
+	}
+	if err := proto.Unmarshal(wire, c.unread); err != nil {
+		return api.Errorf(api.InvalidArgument, "the request cannot be read: %v", err)
+	}
+	return nil
 }
 
 // checkConnection returns an error if a request is compressed, its connection refused, or its client unknown.
 // It precedes every other check.
-func (s *service) checkConnection(ctx context.Context, method string) error {
+func (s *service) checkConnection(c *call) error {
+	ctx, conn := c.Context(), c.of.conn
 	if err := checkPlain(ctx); err != nil {
 		return status(s.fail("call", err))
-	}
-	conn := connOf(ctx)
-	if conn == nil {
-		return nil
 	}
 	if err := checkMetadata(ctx, conn); err != nil {
 		return status(s.fail("authenticate", err))
 	}
-	if method == pb.Cell_Authenticate_FullMethodName && conn.takesToken() {
-		return nil
+	if err := conn.refusedFor(c.method); err != nil {
+		return status(s.fail("connect", err))
 	}
-	return s.checkKnown(ctx)
+	return nil
 }
 
 // checkPlain rejects a compressed request: an account counts wire bytes, and gRPC decompresses with any
@@ -237,15 +209,6 @@ func checkPlain(ctx context.Context) error {
 		return nil
 	}
 	return api.Errorf(api.InvalidArgument, "the request is compressed (grpc-encoding: %.20q), which no replica takes: send it uncompressed", call.RecvCompress())
-}
-
-func (s *service) checkKnown(ctx context.Context) error {
-	if conn := connOf(ctx); conn != nil {
-		if err := conn.refused(); err != nil {
-			return status(s.fail("connect", err))
-		}
-	}
-	return nil
 }
 
 // status encodes an error, except gRPC's own (Unimplemented).

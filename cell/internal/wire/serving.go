@@ -16,7 +16,7 @@ const (
 // serve begins to serve an arrived call, or refuses it. The caller must call served afterwards, which does
 // nothing after a refusal.
 func (c *call) serve(method string, size requestSize) error {
-	if err := checkSize(method, size); err != nil || c == nil {
+	if err := checkSize(method, size); err != nil {
 		return err
 	}
 	err := c.admitRequest(method, size)
@@ -51,26 +51,6 @@ func (c *call) admitRequest(method string, size requestSize) error {
 	return nil
 }
 
-// weigh counts the request of a call that is being served, or rejects it as wasted.
-func (c *call) weigh(method string, size requestSize) error {
-	err := checkSize(method, size)
-	if err != nil && c != nil {
-		c.of.mu.Lock()
-		c.wasted()
-		c.of.mu.Unlock()
-	}
-	if err != nil || c == nil || size.weight() == 0 {
-		return err
-	}
-	c.of.mu.Lock()
-	c.request += size.weight()
-	c.of.add(size.weight())
-	bytes := c.of.bytes
-	c.of.mu.Unlock()
-	c.of.all.relieve(c.of, bytes)
-	return nil
-}
-
 // checkSize rejects a too long KeepAlive, since a KeepAlive is always served.
 func checkSize(method string, size requestSize) error {
 	if size.bytes > maxKeepAlive && (method == pb.Chubby_KeepAlive_FullMethodName || method == pb.Chubby_KeepAlives_FullMethodName) {
@@ -97,8 +77,8 @@ func isEndless(method string) bool {
 	return false
 }
 
-// givesBack reports whether a call releases something. Such calls have their own rate: each is a command of the
-// log, and a client releases no more than it acquired.
+// givesBack reports whether a call releases something. Such calls count, since each is a command of the log, but
+// have a reserve of their rate: a client that makes too many calls can still release.
 func givesBack(method string) bool {
 	switch method {
 	case pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_CloseHandle_FullMethodName, pb.Chubby_EndSession_FullMethodName:
@@ -108,9 +88,6 @@ func givesBack(method string) bool {
 }
 
 func (c *call) served() {
-	if c == nil {
-		return
-	}
 	c.of.mu.Lock()
 	c.serving = false
 	c.settle()

@@ -3,8 +3,6 @@ package wire
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -91,28 +89,6 @@ func (s *service) principalAs(ctx context.Context, as string) (string, error) {
 	return is, CheckPrincipal(is)
 }
 
-// CheckPrincipal checks that a name fits in a line of an access control list, and that people can tell it from
-// other entries: it has no invisible characters.
-func CheckPrincipal(name string) error {
-	problem := ""
-	switch {
-	case name == "" || len(name) > api.MaxPrincipal || !utf8.ValidString(name):
-		problem = fmt.Sprintf("want UTF-8 of 1 to %d bytes", api.MaxPrincipal)
-	case strings.ContainsFunc(name, isHidden), strings.TrimSpace(name) != name:
-		problem = "it has a character that cannot be seen, or a space at its end"
-	case name == "*" || name[0] == '@' || name[0] == '#':
-		problem = "'*', '@' and '#' mean something else in an access control list"
-	}
-	if problem == "" {
-		return nil
-	}
-	format := "%.40q cannot be a principal: %s"
-	if strings.ContainsFunc(name, isHidden) {
-		format = "%+.40q cannot be a principal: %s"
-	}
-	return api.Errorf(api.InvalidArgument, format, name, problem)
-}
-
 // isHidden reports whether a character is invisible or looks like a space: controls, characters without width,
 // marks of text direction, blank letters.
 func isHidden(r rune) bool {
@@ -129,21 +105,16 @@ type keepAlive struct {
 	call   *master.KeepAlive
 }
 
-// KeepAlive waits without a goroutine if its client uses frames.
+// KeepAlive waits without a goroutine, over gRPC in the one that gRPC gave it.
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
 	k, err := s.receive(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if k.call.Waits() {
-		resume := s.park(ctx, pb.Chubby_KeepAlive_FullMethodName, func() (any, error) { return s.finish(ctx, k) })
-		if resume != nil {
-			k.call.Notify(ctx, resume)
-			return nil, frames.ErrParked
-		}
-		k.call.Wait(ctx)
+	if !k.call.Waits() {
+		return s.finish(ctx, k)
 	}
-	return s.finish(ctx, k)
+	return nil, s.await(ctx, k, func() (any, error) { return s.finish(ctx, k) })
 }
 
 func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
@@ -158,26 +129,17 @@ func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreaming
 		case err != nil:
 			return nil, err
 		case told:
-			k.call.Notify(ctx, s.park(ctx, pb.Chubby_KeepAlives_FullMethodName, rest))
-			return nil, frames.ErrParked
+			return nil, s.await(ctx, k, rest)
 		}
 		return s.finish(ctx, k)
 	}
-	if resume := s.park(ctx, pb.Chubby_KeepAlives_FullMethodName, rest); resume != nil {
-		k.call.Notify(ctx, resume)
-		return frames.ErrParked
-	}
-	for told := true; told; {
-		k.call.Wait(ctx)
-		if told, err = s.tell(k, stream); err != nil {
-			return err
-		}
-	}
-	reply, err := s.finish(ctx, k)
-	if err != nil {
-		return err
-	}
-	return stream.Send(reply)
+	return s.await(ctx, k, rest)
+}
+
+// await parks a KeepAlive until there is something to tell, or to grant.
+func (s *service) await(ctx context.Context, k *keepAlive, rest func() (any, error)) error {
+	k.call.Notify(ctx, s.park(ctx, rest))
+	return frames.ErrParked
 }
 
 // tell sends the events that a client can have while its KeepAlive waits on. It reports false if there are
@@ -290,38 +252,9 @@ func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionReque
 }
 
 func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
-	const op = "list sessions"
-	return onMaster(s, op, "", func(m *master.Master) (*pb.ListSessionsReply, error) {
-		if err := s.checkCell(q.GetCell()); err != nil {
-			return nil, err
-		}
-		marks := marksOf(ctx, m, op)
-		after, err := marks.open(q.GetAfter())
-		if err != nil {
-			return nil, err
-		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListSessions(ctx, api.SessionID(q.GetSession()), after, most(q))
-		if err != nil {
-			return nil, err
-		}
-		reply := &pb.ListSessionsReply{}
-		for _, info := range page.List {
-			reply.Sessions = append(reply.Sessions, sessionInfo(info))
-		}
-		reply.Next, err = marks.seal(page.Next)
-		return reply, err
+	return listing(ctx, s, "list sessions", "", q, func(in *master.Inspector, after []byte) (master.Page[api.SessionInfo], error) {
+		return in.ListSessions(ctx, api.SessionID(q.GetSession()), after, most(q))
+	}, func(page []api.SessionInfo, next []byte) *pb.ListSessionsReply {
+		return &pb.ListSessionsReply{Sessions: pb.Messages[pb.SessionInfo](page), Next: next}
 	})
-}
-
-func sessionInfo(s *master.SessionInfo) *pb.SessionInfo {
-	return &pb.SessionInfo{
-		Party:       pb.NewParty(s.Session),
-		LeaseNs:     int64(s.Lease),
-		LeftLeastNs: int64(s.LeftLeast),
-		LeftMostNs:  int64(s.LeftMost),
-		Handles:     uint32(s.Handles),
-		Locks:       uint32(s.Locks),
-		MayCache:    s.MayCache,
-		Unheard:     s.Unheard,
-	}
 }

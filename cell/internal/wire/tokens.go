@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -61,26 +63,12 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 	return 0, api.Errorf(api.SessionExpired, "this is no session of this cell; open a new one")
 }
 
-const (
-	ofEphemeral uint64 = 1 << 0
-	ofDirectory uint64 = 1 << 1
-	cachesLock  uint64 = 1 << 2
-	noCache     uint64 = 1 << 3
-)
-
 func (s signer) handle(h master.Handle) []byte {
 	var flags uint64
-	if h.Ephemeral {
-		flags |= ofEphemeral
-	}
-	if h.Directory {
-		flags |= ofDirectory
-	}
-	if h.CachesLock {
-		flags |= cachesLock
-	}
-	if h.NoCache {
-		flags |= noCache
+	for bit, is := range [...]bool{h.Ephemeral, h.Directory, h.CachesLock, h.NoCache} {
+		if is {
+			flags |= 1 << bit
+		}
 	}
 	var fields []byte
 	for _, n := range []uint64{
@@ -105,10 +93,11 @@ func (s signer) parseHandle(token []byte) (master.Handle, error) {
 		return master.Handle{}, noHandle()
 	}
 	lock, name := names[:n[10]], names[n[10]:]
+	has := func(bit int) bool { return n[4]>>bit&1 == 1 }
 	return master.Handle{
 		Owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
 		Node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, Rights: namespace.Rights(n[3]),
-		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, CachesLock: n[4]&cachesLock != 0, NoCache: n[4]&noCache != 0, Delay: time.Duration(n[5]),
+		Ephemeral: has(0), Directory: has(1), CachesLock: has(2), NoCache: has(3), Delay: time.Duration(n[5]),
 		Epoch: api.Epoch(n[6]), Events: master.EventSet(n[7]),
 		Precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
@@ -143,4 +132,42 @@ func uvarints(data []byte, n int) (numbers []uint64, rest []byte, ok bool) {
 		numbers[i], data = value, data[size:]
 	}
 	return numbers, data, true
+}
+
+// verified caches tokens of one kind with right check digits, and their contents: to compute the digits for
+// each call costs ten times as much. It is safe for concurrent use. The zero value is empty.
+type verified[V any] struct {
+	mu     sync.Mutex // guards the fields below; no other mutex is locked while it is held
+	secret []byte     // of the cached tokens
+	values map[string]V
+}
+
+// Limits of the cache: tokens, and the bytes of one. A full cache is emptied; tokens in use return with their next call.
+const (
+	maxVerified     = 4_096
+	maxVerifiedSize = 256
+)
+
+// get returns the contents of a token, if it was put with the same secret.
+func (c *verified[V]) get(secret, token []byte) (value V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !bytes.Equal(c.secret, secret) {
+		return value, false
+	}
+	value, ok = c.values[string(token)]
+	return value, ok
+}
+
+// put caches the contents of a token whose check digits are right with that secret.
+func (c *verified[V]) put(secret, token []byte, value V) {
+	if len(token) > maxVerifiedSize {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.values == nil || len(c.values) >= maxVerified || !bytes.Equal(c.secret, secret) {
+		c.secret, c.values = secret, map[string]V{}
+	}
+	c.values[string(token)] = value
 }

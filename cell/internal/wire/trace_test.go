@@ -12,7 +12,6 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 )
 
 // traced is a Tracer, and each of its traces.
@@ -53,11 +52,10 @@ func TestWhoIsBelievedToBeTraced(t *testing.T) {
 			s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}, Tracer: r}}
 			_, conn, _ := connected(t, func() (string, func() bool, error) { return "alice", func() bool { return true }, test.known })
 			conn.identify(make([]*x509.Certificate, 1))
-			ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
-			ctx = metadata.NewIncomingContext(ctx, metadata.MD{"traceparent": test.says})
 			call := func(method string) bool {
 				has := false
-				_, _ = throughDoor(ctx, s, method, &pb.LocateRequest{}, func(ctx context.Context, _ any) (any, error) {
+				ctx := metadata.NewIncomingContext(called(t, conn), metadata.MD{"traceparent": test.says})
+				_, _, _ = throughDoor(ctx, s, method, &pb.LocateRequest{}, func(ctx context.Context, _ any) (any, error) {
 					has = steps.Of(ctx) != nil
 					return nil, &api.Error{Code: api.NotFound}
 				})

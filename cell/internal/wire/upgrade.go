@@ -5,16 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/raftfsm"
 )
-
-// MemberLevel is the newest feature level that a member of the cell supports.
-type MemberLevel struct {
-	ID       string
-	MaxLevel int // 0 if it did not answer
-}
 
 // FinishUpgrade is for operators: older binaries cannot follow the cell afterwards. It asks the members each time.
 func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest) (*pb.FinishUpgradeReply, error) {
@@ -41,17 +36,13 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 				return nil, err
 			}
 		}
-		reply := &pb.FinishUpgradeReply{Level: uint32(m.Level()), Newest: uint32(newest)}
-		for _, one := range members {
-			reply.Members = append(reply.Members, &pb.MemberLevel{Id: one.ID, MaxLevel: uint32(one.MaxLevel)})
-		}
-		return reply, nil
+		return pb.Message[pb.FinishUpgradeReply](api.Upgrade{Level: m.Level(), Newest: newest, Members: members}), nil
 	})
 }
 
 // newestLevel returns the newest feature level of any member, and whether all have it. It ignores members of
 // without that did not answer.
-func newestLevel(members []MemberLevel, without []string) (newest int, all bool) {
+func newestLevel(members []api.MemberLevel, without []string) (newest int, all bool) {
 	for _, m := range members {
 		newest = max(newest, m.MaxLevel)
 	}

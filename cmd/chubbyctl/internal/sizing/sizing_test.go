@@ -217,7 +217,7 @@ func TestLimitsAreThoseOfReplicas(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"deploy/packages/chubbyd.yaml":   {fmt.Sprintf("\n#max-connections: %d\n", maxConnections), fmt.Sprintf("\n#max-connections-per-address: %d\n", maxConnectionsPerAddress)},
 		"deploy/systemd/chubbyd.service": {fmt.Sprintf("\nLimitNOFILE=%d\n", limitNOFILE)},
-		"cell/descriptors.go":            {fmt.Sprintf("\nconst ownDescriptors = %d\n", ownFiles)},
+		"cell/listen.go":                 {fmt.Sprintf("\nconst ownDescriptors = %d\n", ownFiles)},
 	} {
 		text, err := os.ReadFile("../../../../" + file)
 		if err != nil {

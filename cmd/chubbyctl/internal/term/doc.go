@@ -4,7 +4,7 @@
 // progress of a wait.
 //
 // The text of others (reasons, hosts, principals, names of nodes) cannot give orders to
-// a terminal: Remark, Complain, Table, SayIn and Format.Print escape what a terminal does not show as it is.
+// a terminal: Remark, Complain, Table, SayIn, Page.Sentence and Format.Print escape what a terminal does not show as it is.
 // What is printed in any other way passes through Printable, or Style.Name.
 //
 // A reader may stop reading: a pager on an earlier page, a log that hangs. A Speaker

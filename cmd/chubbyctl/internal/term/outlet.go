@@ -5,7 +5,10 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"os"
+	"os/signal"
 	"sync"
+	"time"
 )
 
 // Outlet is standard output, or error, whose reader may have stopped (a pager, a
@@ -70,4 +73,94 @@ func Bare(w io.Writer) io.Writer {
 		return o.w
 	}
 	return w
+}
+
+// Speaker writes lines for people to standard error, one at a time, and keeps its
+// callers for a moment at most: the reader may have stopped, while a lock is renewed,
+// held or waited for. Its goroutine ends when all lines are written; Finish waits for
+// that.
+type Speaker struct {
+	w io.Writer
+
+	mu    sync.Mutex    // guards what follows
+	lines [][]byte      // to be written
+	idle  chan struct{} // closed when all lines are written; nil if they are
+}
+
+const (
+	maxLines    = 64                     // that wait to be written; of more, the first are dropped: the last say how it ended
+	speechBound = 200 * time.Millisecond // how long Write waits for its line to be written
+	lastBound   = 2 * time.Second        // how long to wait for the last words after a signal has asked for the end
+)
+
+// NewSpeaker returns a speaker that writes to w, or to the writer behind an Outlet.
+func NewSpeaker(w io.Writer) *Speaker { return &Speaker{w: Bare(w)} }
+
+// Write has a line written, and waits a moment for that, unless a line before it is
+// stuck. It never fails: there is nowhere to report it.
+func (s *Speaker) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	stuck := s.idle != nil
+	s.lines = append(s.lines, bytes.Clone(line))
+	s.lines = s.lines[max(0, len(s.lines)-maxLines):]
+	if !stuck {
+		s.idle = make(chan struct{})
+		go s.writeLines(s.idle)
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	if !stuck {
+		within(idle, speechBound)
+	}
+	return len(line), nil
+}
+
+// writeLines writes the lines that there are, and ends.
+func (s *Speaker) writeLines(idle chan<- struct{}) {
+	defer close(idle)
+	for {
+		s.mu.Lock()
+		if len(s.lines) == 0 {
+			s.idle = nil
+			s.mu.Unlock()
+			return
+		}
+		line := s.lines[0]
+		s.lines = s.lines[1:]
+		s.mu.Unlock()
+		_, _ = s.w.Write(line)
+	}
+}
+
+// Finish waits until all lines are written, as the last thing that a program does. asked
+// is whether a signal has asked for the end: then it does not wait for long. Else it
+// waits until the lines are read, or until one of the interrupts ends this process: they
+// have their default action again.
+func (s *Speaker) Finish(asked bool, interrupts ...os.Signal) {
+	s.mu.Lock()
+	idle := s.idle
+	s.mu.Unlock()
+	switch {
+	case idle == nil:
+		return
+	case asked:
+		within(idle, lastBound)
+		return
+	}
+	if len(interrupts) > 0 { // without any, Reset would be of all signals
+		signal.Reset(interrupts...)
+	}
+	<-idle
+}
+
+// within reports whether something is done within a time.
+func within(done <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }

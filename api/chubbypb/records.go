@@ -1,0 +1,128 @@
+package chubbypb
+
+import (
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Message returns the message of a record. A field of the record belongs to the one of the message that has the same name, but
+// for capitals and the Ns of times, or the name that its tag pb gives. The fields that one of the two lacks are left as they are.
+func Message[M any](record any) *M {
+	m := new(M)
+	assign(reflect.ValueOf(m).Elem(), reflect.ValueOf(record))
+	return m
+}
+
+// Messages returns the messages of several records.
+func Messages[M, R any](records []R) (list []*M) {
+	assign(reflect.ValueOf(&list).Elem(), reflect.ValueOf(records))
+	return list
+}
+
+// Record is the opposite of Message. That of a nil message is the zero record.
+func Record[R any](m any) (record R) {
+	assign(reflect.ValueOf(&record).Elem(), reflect.ValueOf(m))
+	return record
+}
+
+// Records is the opposite of Messages.
+func Records[R, M any](messages []*M) (list []R) {
+	assign(reflect.ValueOf(&list).Elem(), reflect.ValueOf(messages))
+	return list
+}
+
+// assign sets what belongs to a record to what belongs to its message, or the other way.
+func assign(to, from reflect.Value) {
+	switch {
+	case from.Kind() == reflect.Pointer && from.IsNil(), from.Kind() == reflect.Slice && from.Len() == 0:
+	case to.Kind() == reflect.Pointer:
+		to.Set(reflect.New(to.Type().Elem()))
+		assign(to.Elem(), from)
+	case from.Kind() == reflect.Pointer:
+		assign(to, from.Elem())
+	case to.Kind() == reflect.Struct:
+		for _, pair := range pairsOf(to.Type(), from.Type()) {
+			assign(to.Field(pair[0]), from.Field(pair[1]))
+		}
+	case to.Kind() == reflect.Slice:
+		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+		for i := range from.Len() {
+			assign(to.Index(i), from.Index(i))
+		}
+	default:
+		to.Set(from.Convert(to.Type()))
+	}
+}
+
+// pairs has what pairsOf has found, by both types.
+var pairs sync.Map
+
+// pairsOf returns the indices of the fields of two types that belong together.
+func pairsOf(to, from reflect.Type) [][2]int {
+	types := [2]reflect.Type{to, from}
+	if known, ok := pairs.Load(types); ok {
+		return known.([][2]int)
+	}
+	var list [][2]int
+	for i := range to.NumField() {
+		for k := range from.NumField() {
+			if name := partner(to.Field(i)); name != "" && name == partner(from.Field(k)) {
+				list = append(list, [2]int{i, k})
+			}
+		}
+	}
+	pairs.Store(types, list)
+	return list
+}
+
+// partner returns the name by which a field is found; "" if it has no other.
+func partner(f reflect.StructField) string {
+	name, named := f.Tag.Lookup("pb")
+	switch {
+	case !f.IsExported() || name == "-":
+		return ""
+	case !named && f.Type == reflect.TypeFor[time.Duration]():
+		name = f.Name + "Ns"
+	case !named:
+		name = f.Name
+	}
+	return strings.ToLower(name)
+}
+
+// NewHistory returns the message of a history.
+func NewHistory(h api.History) *HistoryReply {
+	reply := &HistoryReply{MoreHolders: uint32(h.MoreHolders)}
+	for _, one := range h.Holdings {
+		reply.Holdings = append(reply.Holdings, &Holding{
+			Party:       NewParty(one.Holder()),
+			Mode:        LockMode(one.Mode),
+			Generation:  uint64(one.Generation),
+			Until:       uint64(one.Until),
+			ToUnix:      one.ToUnix,
+			End:         EndReason(one.End),
+			LockDelayNs: int64(one.Delay),
+			EndedBy:     one.EndedBy,
+			EndedWhy:    one.EndedWhy,
+		})
+	}
+	return reply
+}
+
+// History is the opposite of NewHistory.
+func (r *HistoryReply) History() api.History {
+	h := api.History{MoreHolders: int(r.GetMoreHolders())}
+	for _, one := range r.GetHoldings() {
+		who := one.GetParty().Holder()
+		h.Holdings = append(h.Holdings, api.Holding{
+			Session: who.Session, Principal: who.Principal, Host: who.Host, PID: who.PID, Reason: who.Reason,
+			Mode: api.LockMode(one.GetMode()), Generation: api.Generation(one.GetGeneration()), Until: api.Generation(one.GetUntil()),
+			FromUnix: who.SinceUnix, ToUnix: one.GetToUnix(), End: api.EndReason(one.GetEnd()), Delay: time.Duration(one.GetLockDelayNs()),
+			EndedBy: one.GetEndedBy(), EndedWhy: one.GetEndedWhy(),
+		})
+	}
+	return h
+}

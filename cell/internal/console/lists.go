@@ -1,0 +1,179 @@
+package console
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/misuse"
+)
+
+// pager is the place of a page in a listing, with the addresses of others.
+type pager struct {
+	after string // the mark of the page; empty for the first
+
+	First, Next string // addresses; empty without such a page
+}
+
+func pagerOf(q *http.Request) (pager, error) {
+	after, err := base64.RawURLEncoding.DecodeString(q.URL.Query().Get("after"))
+	if err != nil {
+		return pager{}, api.Errorf(api.InvalidArgument, "the address of the page is damaged: begin at the first page")
+	}
+	return pager{after: string(after)}, nil
+}
+
+// maxAsked is how often a page asks again because a part is empty although others follow, as in a cell with
+// many nodes and few locks.
+const maxAsked = 8
+
+func list[T any](p *pager, q *http.Request, ask func(after string) (part []T, next string, err error)) (part []T, err error) {
+	next := p.after
+	for range maxAsked {
+		if part, next, err = ask(next); err != nil || len(part) > 0 || next == "" {
+			break
+		}
+	}
+	if p.after != "" {
+		p.First = withValue(q.URL, "after", "")
+	}
+	if next != "" {
+		p.Next = withValue(q.URL, "after", base64.RawURLEncoding.EncodeToString([]byte(next)))
+	}
+	return part, err
+}
+
+// listing is a page of what may be more than one page shows.
+type listing struct {
+	Now   int64
+	Rows  any
+	Pager pager
+}
+
+// listPage fills in a page with a part of a listing, and returns how many rows it has.
+func listPage[T any](ctx context.Context, content *listing, q *http.Request, ask func(ctx context.Context, after string, most int) ([]T, string, error)) (rows int, err error) {
+	if content.Pager, err = pagerOf(q); err != nil {
+		return 0, err
+	}
+	part, err := list(&content.Pager, q, func(after string) ([]T, string, error) { return ask(ctx, after, maxRows) })
+	content.Rows = part
+	return len(part), err
+}
+
+func (c *Console) sessions(ctx context.Context, v *visitor, q *http.Request, p *page) error {
+	content := listing{Now: c.cfg.Wall()}
+	p.Content = &content
+	_, err := listPage(ctx, &content, q, v.cell.SessionsPage)
+	return err
+}
+
+func quotas(ctx context.Context, v *visitor, q *http.Request, p *page) error {
+	content := listing{}
+	p.Content = &content
+	_, err := listPage(ctx, &content, q, v.cell.QuotasPage)
+	p.Operator = isOperator(ctx, v)
+	return err
+}
+
+type lockPage struct {
+	listing
+	Under   string
+	Missing bool // the node does not exist
+}
+
+func (c *Console) locks(ctx context.Context, v *visitor, q *http.Request, p *page) error {
+	under := strings.TrimSpace(q.URL.Query().Get("under"))
+	content := lockPage{listing: listing{Now: c.cfg.Wall()}, Under: under}
+	p.Content = &content
+	if under != "" {
+		path, err := c.parsePath(under)
+		if err != nil {
+			return err
+		}
+		under = path.String()
+		content.Under = under
+	}
+	rows, err := listPage(ctx, &content.listing, q, func(ctx context.Context, after string, most int) ([]client.LockInfo, string, error) {
+		return v.cell.LocksPage(ctx, under, 0, after, most)
+	})
+	if err == nil && under != "" && rows == 0 {
+		_, missing := v.cell.History(ctx, under)
+		content.Missing = errors.Is(missing, api.NotFound)
+	}
+	return err
+}
+
+// oneSession is the page of a session: what it holds, and what waits for it.
+type oneSession struct {
+	Now      int64
+	Session  client.SessionInfo
+	Locks    []client.LockInfo
+	More     int // further locks
+	Holdups  []api.Holdup
+	Partly   bool // some changes that wait for its cache may be missing
+	Withheld bool // the visitor may see only that it exists
+}
+
+func (c *Console) oneSession(ctx context.Context, v *visitor, q *http.Request, p *page) error {
+	id, err := sessionOf(q.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	p.Title = "Session " + id.String()
+	info, found, err := v.cell.FindSession(ctx, id)
+	if err == nil && !found {
+		err = api.Errorf(api.NotFound, "there is no session %v: it has ended, or never was", id)
+	}
+	if err != nil {
+		return err
+	}
+	content := oneSession{Now: c.cfg.Wall(), Session: info, Withheld: info.Lease == 0}
+	p.Content = &content
+	locks, _, err := v.cell.LocksPage(ctx, "", id, "", maxRows)
+	if err != nil {
+		return err
+	}
+	content.Locks, content.More = locks, max(info.Locks-len(locks), 0)
+	o, err := v.cell.Overview(ctx, api.MaxListed)
+	if err != nil {
+		return err
+	}
+	p.Operator = o.Whole
+	content.Partly = o.MoreHoldups > 0
+	for _, h := range o.Holdups {
+		content.Partly = content.Partly || h.MoreSlow > 0
+		if slices.ContainsFunc(h.Slow, func(s api.Holder) bool { return s.Session == id }) {
+			content.Holdups = append(content.Holdups, h)
+		}
+	}
+	return nil
+}
+
+// misusePage lists the clients that misuse the cell, by rule, like chubbyctl lint. The master decides what a
+// visitor sees: operators see everything.
+type misusePage struct {
+	misuse.Report
+	Broken [][]misuse.Finding // those of one kind together, the kind of the worst first
+}
+
+func (c *Console) misuse(ctx context.Context, v *visitor, _ *http.Request, p *page) (err error) {
+	content := misusePage{}
+	p.Content = &content
+	content.Report, err = v.cell.Lint(ctx, misuse.Options{Most: maxRows})
+	at := map[misuse.Kind]int{} // index of Broken
+	for _, f := range content.Findings {
+		i, ok := at[f.Kind]
+		if !ok {
+			i = len(content.Broken)
+			at[f.Kind] = i
+			content.Broken = append(content.Broken, nil)
+		}
+		content.Broken[i] = append(content.Broken[i], f)
+	}
+	return err
+}
