@@ -74,6 +74,7 @@ type call struct {
 }
 
 func newAccount(all *Connections, origin *party, conn *heardConn) *account {
+	origin.silent.Add(1)
 	return &account{all: all, origin: origin, conn: conn, in: passing{skip: prefaceLen}, calls: map[uint64]*call{}}
 }
 
@@ -111,9 +112,17 @@ func (a *account) received(p []byte) {
 
 // start learns from the first byte which frames follow, before any is sent. a.mu is held.
 func (a *account) start(first byte) {
-	a.started = true
+	a.speaks()
 	if first == frames.FirstByte {
 		a.in, a.out = passing{ours: true, skip: frames.HelloSize}, passing{ours: true, skip: frames.HelloSize}
+	}
+}
+
+// speaks ends that its connection counts as silent. a.mu is held.
+func (a *account) speaks() {
+	if !a.started {
+		a.started = true
+		a.origin.silent.Add(-1)
 	}
 }
 
@@ -231,6 +240,7 @@ func (a *account) close() {
 	a.add(-a.stalled)
 	a.stalled = 0
 	a.closed, a.newest = true, nil
+	a.speaks() // nothing more arrives
 	a.endingIs(a.bytes)
 }
 

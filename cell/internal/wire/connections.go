@@ -20,6 +20,10 @@ const (
 	RefusedFor = 5 * time.Second // the longest time they are kept open
 )
 
+// maxSilent is how many connections of one address may have sent nothing but a handshake. Honest clients send
+// immediately. Handshakes take turns (see heardConn.begin), so few wait even if all clients of an address reconnect.
+const maxSilent = 100
+
 // maxIdle is how long a client's connection may have no call before the replica closes it. A session always has
 // one, its parked KeepAlive. Other clients reconnect.
 const maxIdle = 5 * time.Minute
@@ -79,6 +83,8 @@ func (c *Connections) enter(conn *heardConn) *api.Error {
 		return api.Errorf(api.Unavailable, "the replica has %d client connections, and at most %d are allowed (max-connections); "+advice, c.open, c.bounds.Connections)
 	case o.open >= c.bounds.PerAddress:
 		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, o.open, from, c.bounds.PerAddress)
+	case o.silent.Load() >= maxSilent:
+		return api.Errorf(api.Unavailable, "%d connections from %s have sent nothing yet, and at most %d are allowed; "+advice, o.silent.Load(), from, maxSilent)
 	case !o.opens.take(now, c.bounds.Rates.HandshakesPerAddress, 0):
 		return api.Errorf(api.Unavailable, "more than %d connections a second come from %s (max-handshakes-per-address); "+advice, c.bounds.Rates.HandshakesPerAddress, from)
 	}

@@ -82,6 +82,7 @@ type party struct {
 	waste  bucket
 	bytes  atomic.Int64 // held for its calls
 	ending atomic.Int64 // of these, by closed connections
+	silent atomic.Int64 // connections over which nothing has arrived
 
 	// Connections.mu guards these.
 	open     int                   // connections

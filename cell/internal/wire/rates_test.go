@@ -258,6 +258,59 @@ func TestRateOfHandshakes(t *testing.T) {
 	}
 }
 
+// An address has few connections that have sent nothing; others have room when one sends, or ends.
+func TestFewConnectionsAreSilent(t *testing.T) {
+	c, _ := rated(Rates{})
+	open := func(from string) *heardConn {
+		conn := hear(&fromConn{from: from}, Listener{Clock: testbed.Clock()})
+		c.admit(conn)
+		return conn
+	}
+	const here = "10.0.0.1:1"
+	var silent []*heardConn
+	for range maxSilent {
+		silent = append(silent, open(here))
+	}
+	full := func(when string) {
+		t.Helper()
+		one := open(here)
+		if one.refusal == nil || !strings.Contains(one.refusal.Error(), "100 connections from 10.0.0.1 have sent nothing yet") {
+			t.Fatalf("%s one more is answered %v", when, one.refusal)
+		}
+		_ = one.Close()
+	}
+	room := func(when string) *heardConn {
+		t.Helper()
+		one := open(here)
+		if one.refusal != nil {
+			t.Fatalf("%s: %v", when, one.refusal)
+		}
+		return one
+	}
+	full("of so many silent ones")
+	if one := open("10.0.0.2:1"); one.refusal != nil {
+		t.Errorf("from elsewhere: %v", one.refusal)
+	}
+	silent[0].account.received(nil)
+	full("when nothing has arrived")
+	silent[0].account.received([]byte{1})
+	silent[0].account.received([]byte{2})
+	spoken := room("when one has spoken")
+	full("when it has spoken for the second time")
+	_ = silent[1].Close()
+	_ = silent[1].Close()
+	last := room("when one was closed")
+	full("when it was closed for the second time")
+	_ = silent[0].Close()
+	full("when one was closed that has spoken")
+	for _, one := range append(silent[2:], spoken, last) {
+		one.account.received([]byte{1})
+	}
+	if n := c.from.here["10.0.0.1"].silent.Load(); n != 0 {
+		t.Errorf("%d are silent when all have spoken", n)
+	}
+}
+
 // What is remembered of those who have left is bounded, and gone when their buckets are full.
 func TestWhoHasLeftIsForgotten(t *testing.T) {
 	c, _ := rated(Rates{HandshakesPerAddress: 2})
