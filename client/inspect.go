@@ -8,18 +8,30 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
-type ( // records of package api, which v0.1.0 had here
-	LockInfo      = api.LockInfo
-	Waiter        = api.Waiter
-	Explanation   = api.Explanation
-	Cacher        = api.Cacher
-	SessionInfo   = api.SessionInfo
-	QuotaUse      = api.QuotaUse
-	Status        = api.Status
+// Records of package api, under the names that they had in v0.1.0.
+type (
+	// LockInfo is a lock of a listing.
+	LockInfo = api.LockInfo
+	// Waiter is a request that waits for a lock.
+	Waiter = api.Waiter
+	// Explanation is what an operation on a node would wait for.
+	Explanation = api.Explanation
+	// Cacher is a session that may cache a node.
+	Cacher = api.Cacher
+	// SessionInfo is a session of a listing.
+	SessionInfo = api.SessionInfo
+	// QuotaUse is a quota and what is used of it.
+	QuotaUse = api.QuotaUse
+	// Status is the state of a cell.
+	Status = api.Status
+	// ReplicaStatus is the state of a replica.
 	ReplicaStatus = api.ReplicaStatus
-	Member        = api.Member
-	Upgrade       = api.Upgrade
-	MemberLevel   = api.MemberLevel
+	// Member is a member of a cell.
+	Member = api.Member
+	// Upgrade is how far an upgrade is.
+	Upgrade = api.Upgrade
+	// MemberLevel is what level a member has.
+	MemberLevel = api.MemberLevel
 )
 
 // Explain names the holders and waiters of a node's lock, and the sessions that may cache the node, and says,

@@ -125,7 +125,8 @@ func metric(t *testing.T, r replica, name string) int64 {
 // metrics returns values of one page of a replica's metrics, and so of one moment.
 func metrics(t *testing.T, r replica, names ...string) []int64 {
 	t.Helper()
-	resp := must(http.Get("http://" + r.HTTP + "/metrics"))(t)
+	resp, err := http.Get("http://" + r.HTTP + "/metrics")
+	stopIf(t, err != nil, "the metrics of %s: %v", r.HTTP, err)
 	defer resp.Body.Close()
 	text := must(io.ReadAll(resp.Body))(t)
 	all := map[string]string{}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/contrib/recipes"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // barrierOptions are those of barrier.
@@ -75,7 +74,7 @@ type roundFields struct {
 
 // meet waits until all have come.
 func (o *barrierOptions) meet(ctx context.Context, c *client.Client) (err error) {
-	signal.Ignore(syscall.SIGPIPE) // a closed output is an error, after which the barrier is left
+	supervise.CatchBrokenPipes() // a closed output is an error, after which the barrier is left
 	waiting, cancel := context.WithCancel(ctx)
 	if o.waits {
 		waiting, cancel = context.WithTimeoutCause(ctx, o.wait, &exitError{exitWaited, &api.Error{Code: api.DeadlineExceeded, Op: "barrier",
