@@ -155,3 +155,116 @@ func (t *Tree) Delete(ref Ref, by Owner) error {
 	t.remove(n)
 	return nil
 }
+
+// Restore puts a node into a tree that is being read from a snapshot, parents
+// first. The tree keeps the node. The root replaces the root that New made. A
+// node with an invalid name, without a parent, or restored twice is Corrupt;
+// Check finds other problems.
+func (t *Tree) Restore(n *Node) error {
+	if n == nil {
+		return api.Errorf(api.Corrupt, "there is no node to restore")
+	}
+	if r := refuseName(n.Name); r != nil {
+		return api.Errorf(api.Corrupt, "a node cannot be restored: %s", r.Message())
+	}
+	old, there := t.Get(n.Name)
+	_, placed := t.Get(n.Name.Parent())
+	switch {
+	//mutants: same (one node is the root)
+	case there && n.Name == "" && t.counts.Nodes == 1:
+		t.takeOut(old)
+	case there:
+		return api.Errorf(api.Corrupt, "the node %q is to be restored twice", n.Name)
+	case !placed:
+		return api.Errorf(api.Corrupt, "the node %q is to be restored before the directory it is in", n.Name)
+	}
+	if n.Quota != nil { // add counts what is below it, node by node
+		counted := *n
+		counted.Quota = &Quota{Limit: n.Quota.Limit}
+		n = &counted
+	}
+	if n.isACLFile() {
+		n.list = parseList(n.Contents)
+	}
+	t.add(n)
+	return nil
+}
+
+// RestoreDelay puts a delay into a tree that is being read from a snapshot.
+func (t *Tree) RestoreDelay(name api.Name, d Delay) {
+	t.delays.Set(name, d)
+}
+
+// Adopt puts a node of a backup into a tree, parents first; the root takes the place of the one that New
+// made. Nobody holds its lock or has it open: an ephemeral node is dying. What the tree counts, children and use of quotas, it
+// counts anew. newest is the highest generation that the node may have. A node that could not be is refused, and the
+// tree has not changed.
+func (t *Tree) Adopt(n *Node, newest api.Generation) error {
+	if n == nil {
+		return &refusal.Refusal{Cause: refusal.RestoreNode}
+	}
+	next := *n
+	//mutant: next.Children = 0 //by TestMillion of ./raftfsm
+	next.Mode, next.Holders, next.Openers, next.Revoked, next.Children = 0, nil, nil, nil, 0
+	if n.Quota != nil {
+		next.Quota = &Quota{Limit: n.Quota.Limit}
+	}
+	adopted := next.withContents(n.Contents)
+	if adopted.Checksum != n.Checksum || !t.adoptable(adopted, newest) {
+		return &refusal.Refusal{Cause: refusal.RestoreNode, Name: n.Name[:min(len(n.Name), api.MaxPath)]}
+	}
+	if n.Name == "" {
+		root, _ := t.Get("")
+		t.takeOut(root)
+	} else {
+		parent, _ := t.Get(n.Name.Parent())
+		t.replace(parent, parent.withChildren(1), 0)
+	}
+	t.add(adopted) // after its parent, which it counts against
+	return nil
+}
+
+// Renew gives every node this generation, which none of them has had: as its instance, its contents, its ACL names, and its lock if that
+// was ever held. Nobody may own a node.
+func (t *Tree) Renew(generation api.Generation) {
+	all := make([]*Node, 0, t.nodes.Len()) // a map does not change while it is passed through
+	for n := range t.All() {
+		all = append(all, n)
+	}
+	for _, n := range all {
+		renewed := *n
+		renewed.Instance, renewed.Content, renewed.ACLs = generation, generation, generation
+		if n.Lock > 0 {
+			renewed.Lock = generation
+		}
+		t.nodes.Set(keyOf(n.Name), &renewed)
+	}
+}
+
+// adoptable reports whether a node can be, at its place in the tree.
+func (t Tree) adoptable(n *Node, newest api.Generation) bool {
+	if refuseName(n.Name) != nil || problemOfSelf(n) != "" || max(n.Instance, n.Content, n.ACLs, n.Lock) > newest {
+		return false
+	}
+	if max(len(n.ACL.Read), len(n.ACL.Write), len(n.ACL.Change)) > api.MaxACLName || len(n.Creator) > api.MaxPrincipal {
+		return false
+	}
+	if n.Quota != nil && (n.Quota.Limit.Nodes < 0 || n.Quota.Limit.Bytes < 0) {
+		return false
+	}
+	permanent := func(kind api.Kind) bool { return n.Kind == kind && !n.Ephemeral }
+	if n.Name == "" {
+		return permanent(api.Directory) && t.counts.Nodes == 1
+	}
+	_, there := t.Get(n.Name)
+	parent, placed := t.Get(n.Name.Parent())
+	switch {
+	case there || !placed || parent.Kind != api.Directory:
+		return false
+	case n.Name == api.ACLDir:
+		return permanent(api.Directory)
+	case n.Name.Parent() == api.ACLDir:
+		return permanent(api.File)
+	}
+	return true
+}

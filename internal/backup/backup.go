@@ -1,3 +1,16 @@
+// Package backup is the format of backups: everything that a cell replicates, at one moment, in one file that
+// checks itself.
+//
+// A backup is
+//
+//	magic | record(about) | chunk… | end | SHA-256
+//
+// where a record and a chunk are a uvarint length and that many bytes, the end is a chunk of length 0, the chunks
+// together are a snapshot (package raftfsm), and the sum covers everything before it. What it
+// is about is JSON, so that people can read the beginning of the file.
+//
+// The key that signs what clients carry is not in it: with a backup alone nobody can make a session or a handle.
+// Contents are, and as they are: who can read the file can read all of the cell's files.
 package backup
 
 import (
@@ -11,9 +24,12 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -226,4 +242,107 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	n := copy(p, c.rest)
 	c.rest = c.rest[n:]
 	return n, nil
+}
+
+// Follower checks the sum of a backup that is written to it, without keeping it: what it is about, and that it has arrived as it was
+// sent. Read checks more.
+type Follower struct {
+	head []byte    // the beginning, until what it is about is known
+	last []byte    // the newest bytes, as many as the sum has
+	sum  hash.Hash // of what is before them
+	n    int64
+}
+
+// NewFollower returns a Follower that nothing has been written to.
+func NewFollower() *Follower { return &Follower{sum: sha256.New()} }
+
+// Write implements io.Writer. It never fails.
+func (f *Follower) Write(p []byte) (int, error) {
+	if room := len(magic) + binary.MaxVarintLen64 + maxRecord - len(f.head); room > 0 && f.n == int64(len(f.head)) {
+		f.head = append(f.head, p[:min(len(p), room)]...)
+	}
+	f.n += int64(len(p))
+	f.last = append(f.last, p...)
+	if over := len(f.last) - sha256.Size; over > 0 {
+		f.sum.Write(f.last[:over])
+		f.last = append(f.last[:0], f.last[over:]...)
+	}
+	return len(p), nil
+}
+
+// Finish returns what the backup is about, its length and its sum, in hexadecimal, if it is whole.
+func (f *Follower) Finish() (about About, size int64, checksum string, err error) {
+	broken := &api.Error{Code: api.Corrupt, Op: "check the backup", Message: "it has not arrived as it was sent, or not all of it; take another one"}
+	text, ok := bytes.CutPrefix(f.head, []byte(magic))
+	if !ok {
+		return about, 0, "", broken
+	}
+	length, n := binary.Uvarint(text)
+	if n <= 0 || length > maxRecord || uint64(len(text)-n) < length {
+		return about, 0, "", broken
+	}
+	if err := json.Unmarshal(text[n:n+int(length)], &about); err != nil {
+		broken.Err = err
+		return about, 0, "", broken
+	}
+	sum := f.sum.Sum(nil)
+	if !bytes.Equal(sum, f.last) {
+		return about, 0, "", broken
+	}
+	return about, f.n, hex.EncodeToString(sum), nil
+}
+
+// partSize bounds the encoded nodes of a part, unless it has a single one, and the encoded quotas. What encloses them
+// comes on top.
+const partSize = 128 << 10
+
+// Parts returns what a cell is given to restore a state: its nodes, parents before their children, and the quotas of
+// principals. The number of quotas is the second result.
+func Parts(state raftfsm.State) (parts iter.Seq2[[]byte, error], quotas int) {
+	var all []raftfsm.PrincipalQuota
+	for principal, q := range state.Quotas() {
+		all = append(all, raftfsm.PrincipalQuota{Principal: principal, Quota: q})
+	}
+	nodes := func(yield func(*namespace.Node) bool) {
+		for node := range state.Tree.All() {
+			bare := *node
+			bare.Mode, bare.Holders, bare.Openers, bare.Revoked = 0, nil, nil, nil
+			if !yield(&bare) {
+				return
+			}
+		}
+	}
+	return func(yield func([]byte, error) bool) {
+		for some := range pieces(slices.Values(all)) {
+			if part := (raftfsm.RestoreAdd{Quotas: some}); !yield(part.Encode()) {
+				return
+			}
+		}
+		for some := range pieces(iter.Seq[*namespace.Node](nodes)) {
+			if part := (raftfsm.RestoreAdd{Nodes: some}); !yield(part.Encode()) {
+				return
+			}
+		}
+	}, len(all)
+}
+
+// pieces cuts a list into pieces that take at most partSize bytes as they are encoded, or that have one element.
+func pieces[T any](list iter.Seq[T]) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		var piece []T
+		bytes := 0
+		for one := range list {
+			size := raftfsm.Size(one)
+			if len(piece) > 0 && bytes+size > partSize {
+				if !yield(piece) {
+					return
+				}
+				piece, bytes = nil, 0
+			}
+			piece, bytes = append(piece, one), bytes+size
+		}
+		if len(piece) > 0 {
+			yield(piece)
+		}
+	}
 }

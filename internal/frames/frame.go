@@ -1,10 +1,77 @@
+// Package frames carries calls over one connection: the Go client's calls, with the messages, services and
+// errors of gRPC, at less than half of HTTP/2's cost a call on both sides. Package client has one end (Link),
+// and the port for clients the other (Server).
+//
+// The rule it upholds: a connection sends and answers a call at most once. NotSentError marks calls that were
+// certainly not sent; only they may be sent again without care.
+//
+// # What is on the wire
+//
+// Each side begins with a hello of 24 bytes: a magic of 16 bytes with the version of all that follows, how many
+// calls the sender serves at a time, and the maximum length of messages that it takes. The client speaks first,
+// and sends no call before the server's hello. So another service gets no call: a server with only HTTP/2 waits
+// for exactly as many bytes, sees that they are not its preface, and closes the connection. The same holds
+// inside TLS, whose protocol (ALPN) is always gRPC's, as gRPC clients require.
+//
+// Frames follow. Each has a header of 16 bytes; numbers are big-endian:
+//
+//	0  4  length of what follows the header
+//	4  1  kind
+//	5  3  zero; ignored
+//	8  8  number of the call
+//
+// The client numbers its calls upwards from 1. The kinds are
+//
+//	request  the client begins a call: one byte with the length of the method's name, the
+//	         name as gRPC has it (/package.Service/Method), the time that is left for the
+//	         call as a varint of nanoseconds (0 is no limit), and the message
+//	reply    one message of the answer, after which more comes
+//	last     the last message of the answer, which ends the call
+//	status   ends the call: a google.rpc.Status; nothing if the call has succeeded
+//	cancel   the client does not want an answer any more
+//	ping     asks for a pong with the same number
+//	pong     answers a ping
+//	leave    the server takes no calls with higher numbers than this, answers the others,
+//	         and then closes the connection
+//	trace    comes right before the request with the same number: to which trace the call
+//	         belongs, as a traceparent of W3C Trace Context, of 64 bytes at most. Servers
+//	         that do not know the kind skip it, so it is sent without being asked for
+//
+// A method has one request, and one reply (in one frame, last) or several. Receivers skip unknown kinds, for
+// later versions. The server answers an unknown method with Unimplemented, and a request that is too long with
+// ResourceExhausted; the connection goes on. A header that no sender of this version writes ends it: a reused
+// number, more calls than the server's hello allows, a length beyond every limit.
+//
+// # Limits
+//
+// A side reads one frame at a time, of limited length, and has as many calls as the hello allows. What
+// serves its calls limits the bytes of pending replies and the time of handlers (cell/internal/wire). A silent peer
+// gets a ping; without an answer, or if one write takes as long, the connection is closed. So is a connection
+// without calls, after a while.
+//
+// # Concurrency
+//
+// Link and Server are safe for concurrent use. At both ends, one goroutine reads a connection. A temporary
+// goroutine or a handler that has just ended writes frames; frames put meanwhile go into its next write.
+// Link.Wait and Server.Stop wait for their connections' goroutines, and Stop also for the handlers. The order
+// of the mutexes is
+//
+//	Link.mu > outlet.mu
+//	serverConn.mu > outlet.mu
+//
+// Others (Server.mu, workers.mu, pulse.mu) are held alone, and none during a read, a write or a callback. The
+// function that Park returns takes workers.mu, and may be called with any other mutex held.
 package frames
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -152,3 +219,89 @@ func skipPayload(r io.Reader, h Header, most int) error {
 
 // skippable is how many times the maximum a skipped frame may be; a longer one ends the connection.
 const skippable = 16
+
+type buffer struct{ b []byte }
+
+// buffers are the buffers of a server or a link. The zero value is ready, and safe for concurrent use.
+type buffers struct{ pool sync.Pool }
+
+// maxPooled is the largest capacity of pooled buffers. Longer messages get a buffer of their size.
+const maxPooled = 16 << 10
+
+func (p *buffers) get(n int) *buffer {
+	if n <= maxPooled {
+		if b, ok := p.pool.Get().(*buffer); ok && cap(b.b) >= n {
+			return b
+		}
+	}
+	return &buffer{b: make([]byte, 0, max(n, 256))}
+}
+
+// put returns a buffer that is no longer in use.
+func (p *buffers) put(b *buffer) {
+	if cap(b.b) <= maxPooled {
+		b.b = b.b[:0]
+		p.pool.Put(b)
+	}
+}
+
+// magic begins both sides of a connection, unlike HTTP/2's ("PRI "). A change of the frames' meaning changes
+// the version.
+const magic = "chubby frames/1\n"
+
+// FirstByte is the first byte of every connection of frames, and of no HTTP/2 connection.
+const FirstByte byte = 'c'
+
+// HelloSize is a hello's length: that of HTTP/2's preface (RFC 9113, 3.4), for which a server without frames
+// waits.
+const HelloSize = len(magic) + 8
+
+// hello describes a side.
+type hello struct {
+	calls  uint32 // that it serves at a time
+	length uint32 // maximum of a message, in bytes
+}
+
+func (h hello) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(append(b, magic...), h.calls), h.length)
+}
+
+// ErrOtherProtocol says that the other end does not speak frames, or closed the connection silently. No call
+// was sent.
+var ErrOtherProtocol = errors.New("the other end does not speak the protocol of frames")
+
+// ErrHTTP adds that the other end speaks HTTP/1, like a web server.
+var ErrHTTP = errors.New("the other end speaks HTTP/1")
+
+func readHello(r io.Reader) (hello, error) {
+	var b [HelloSize]byte
+	n, err := io.ReadFull(r, b[:])
+	if strings.HasPrefix(string(b[:n]), "HTTP/1") {
+		return hello{}, fmt.Errorf("%w: %w", ErrOtherProtocol, ErrHTTP)
+	}
+	if n = min(n, len(magic)); string(b[:n]) != magic[:n] {
+		return hello{}, ErrOtherProtocol
+	}
+	if err != nil {
+		return hello{}, fmt.Errorf("read the hello: %w", err)
+	}
+	return hello{calls: binary.BigEndian.Uint32(b[len(magic):]), length: binary.BigEndian.Uint32(b[len(magic)+4:])}, nil
+}
+
+// greet exchanges hellos until ctx ends. Then, and after an error, the connection is closed.
+func greet(ctx context.Context, conn net.Conn, r io.Reader, ours hello) (theirs hello, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	if _, err = conn.Write(ours.append(nil)); err == nil {
+		theirs, err = readHello(r)
+	}
+	if !stop() && ctx.Err() != nil {
+		return hello{}, fmt.Errorf("the other end does not say hello: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		_ = conn.Close()
+		if !errors.Is(err, ErrOtherProtocol) { // it ended silently
+			err = fmt.Errorf("%w: %w", ErrOtherProtocol, err)
+		}
+	}
+	return theirs, err
+}

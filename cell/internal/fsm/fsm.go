@@ -1,3 +1,13 @@
+// Package fsm gives the replicated state (package raftfsm) to Raft, and the state that
+// there is to everyone else.
+//
+// # Goroutines and locks
+//
+// Raft calls Apply, ApplyBatch, Snapshot and Restore from one goroutine, which alone
+// changes the state; Persist runs in another. State and HistoryAt are for any goroutine.
+// The room has no goroutine, and one lock: it is held while a batch is applied and while a
+// snapshot of the state is taken, which all readers get until the next one. Nothing but
+// package raftfsm, and what OnCheckPoint was given, is called with it held.
 package fsm
 
 import (
@@ -206,3 +216,53 @@ func (s stateSnapshot) Persist(sink raft.SnapshotSink) error {
 
 // Release does nothing: a snapshot holds no resource but memory.
 func (s stateSnapshot) Release() {}
+
+// CheckPoint is an entry of the log without a command. It changes nothing: it is where every replica hashes its whole state,
+// so that these can be compared. All versions apply such an entry, so it needs no feature level.
+type CheckPoint struct {
+	Index, Term uint64        // of the entry
+	State       raftfsm.State // after it; a snapshot, which costs nothing but what is changed later
+}
+
+// OnCheckPoint has reached called when a check point has been applied. It must not block, nor call the FSM: its lock
+// is held. OnCheckPoint is to be called before Raft starts.
+func (f *FSM) OnCheckPoint(reached func(CheckPoint)) { f.reached = reached }
+
+// trailLength is after how many of the latest entries the running hash is kept:
+// replicas are rarely further apart than this.
+const trailLength = 4096
+
+// trail is the running hash after each of the latest entries, by which replicas
+// find out that they have applied different ones. One goroutine writes it, any may
+// read it.
+type trail struct{ steps [trailLength]step }
+
+// step is the running hash after one entry. While it changes its index is 0.
+type step struct{ index, sum atomic.Uint64 }
+
+func (t *trail) add(index, sum uint64) {
+	s := &t.steps[index%trailLength]
+	s.index.Store(0)
+	s.sum.Store(sum)
+	s.index.Store(index)
+}
+
+func (t *trail) at(index uint64) (sum uint64, ok bool) {
+	s := &t.steps[index%trailLength]
+	before := s.index.Load()
+	sum = s.sum.Load()
+	return sum, index != 0 && before == index && s.index.Load() == index
+}
+
+// clear forgets everything: the state was replaced.
+func (t *trail) clear() {
+	for i := range t.steps {
+		t.steps[i].index.Store(0)
+	}
+}
+
+// HistoryAt returns the running hash of all entries up to that index, as
+// raftfsm.State.History was after it. ok is false if that entry is none of the latest ones
+// applied here. Replicas with other hashes at the same index have applied other
+// entries, or made something else of them. It is for any goroutine.
+func (f *FSM) HistoryAt(index uint64) (sum uint64, ok bool) { return f.trail.at(index) }

@@ -7,9 +7,64 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// alarm rings at an instant of the boot-time clock, which runs during suspend, unlike Go's timers. An instant
+// during suspend rings right after.
+type alarm struct {
+	c    chan struct{}
+	file *os.File
+	done chan struct{}
+}
+
+func newAlarm() (*alarm, error) {
+	fd, err := unix.TimerfdCreate(clock, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("create a timer: %w", err)
+	}
+	a := &alarm{c: make(chan struct{}, 1), file: os.NewFile(uintptr(fd), "timer"), done: make(chan struct{})}
+	go a.read()
+	return a, nil
+}
+
+func (a *alarm) read() {
+	defer close(a.done)
+	var count [8]byte
+	for {
+		if _, err := a.file.Read(count[:]); err != nil {
+			return
+		}
+		select {
+		case a.c <- struct{}{}:
+		default: // it has rung, unread
+		}
+	}
+}
+
+// set makes the alarm ring at an instant, instead of the one set before.
+func (a *alarm) set(instant int64) error {
+	raw, err := a.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(instant, 1))} // zero would disarm it
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, &spec, nil)
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+func (a *alarm) close() {
+	a.file.Close()
+	<-a.done
+}
 
 // Limits says, for people, what the guardian cannot do on this system, or "".
 func Limits() string {
@@ -160,4 +215,41 @@ func Scan() time.Duration {
 		return time.Duration(now() - begun)
 	}
 	return min(measure(), measure())
+}
+
+// lastSignal is the highest real-time signal.
+const lastSignal = syscall.Signal(64)
+
+// notForwardedHere are this system's signals that Go programs do not get: the C libraries own three real-time
+// signals.
+func notForwardedHere() []syscall.Signal { return []syscall.Signal{unix.SIGSTKFLT, 32, 33, 34} }
+
+func unnamed() string { return "and the first real-time signal (RTMIN, 34)" }
+
+// action is the kernel's form of a signal's action. All zeros are the default on every architecture.
+type action [64]byte
+
+// exchange sets a signal's action behind the Go runtime, unless to is nil, and returns the old one.
+func exchange(s syscall.Signal, to *action) (before action, ok bool) {
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s),
+		uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(&before)), 8, 0, 0) // 8 bytes of signals in a set
+	return before, errno == 0
+}
+
+// isIgnored reports whether this process ignores a signal. The handler comes first in an action, and SIG_IGN is
+// 1. (On MIPS flags come first: the answer is no.)
+func isIgnored(s syscall.Signal) bool {
+	a, ok := exchange(s, nil)
+	return ok && *(*uintptr)(unsafe.Pointer(&a)) == 1
+}
+
+// stopSignal returns the signal with which this process stops itself, and a function to call when it goes on.
+// It is SIGTSTP, so that a parent sees the terminal's stop. The Go runtime swallows a SIGTSTP once passed to
+// signal.Notify, so stopSignal restores the default action meanwhile.
+func stopSignal() (s syscall.Signal, restore func()) {
+	before, ok := exchange(unix.SIGTSTP, new(action))
+	if !ok {
+		return unix.SIGSTOP, func() {}
+	}
+	return unix.SIGTSTP, func() { exchange(unix.SIGTSTP, &before) }
 }
