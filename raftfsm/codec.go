@@ -55,7 +55,7 @@ func (c Command) Encode(level int) (Encoded, error) {
 	if err := checkCommand(c, level); err != nil {
 		return nil, err
 	}
-	if data, ok := appendFast(make([]byte, 0, 128), &c); ok {
+	if data, ok := encodeFast(&c); ok {
 		return data, nil
 	}
 	data, err := entryCodec.enc.Marshal(c)
