@@ -69,7 +69,7 @@ func (s *State) apply(c Command, wall int64) Result {
 	case c.Revoke != nil:
 		return s.revoke(c.Revoke, wall)
 	case c.Evict != nil:
-		return s.evict(c.Evict, wall)
+		return s.letGo(s.Tree.Evict(c.Evict.Lock, c.Evict.Generation, c.Evict.Holders), api.ByBreak, c.Evict.Successions, wall)
 	case c.Terminate != nil:
 		return s.terminate(c.Terminate)
 	case c.SetQuota != nil:
@@ -105,10 +105,7 @@ func (s *State) Growth(c Command) (int64, *refusal.Refusal) {
 }
 
 func (s *State) raiseLevel(c *RaiseLevel) Result {
-	return s.once(c.Mutation, nil, func() Result {
-		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {
-			return refuse(err)
-		}
+	return s.operate(c.Mutation, func(string) Result {
 		//mutant: if c.To == s.Level {
 		if c.To <= s.Level {
 			return refuse(&refusal.Refusal{Cause: refusal.LevelReached, Used: int64(s.Level)})
@@ -140,6 +137,18 @@ func (s *State) once(m session.Mutation, preconditions []Precondition, do func()
 	}
 	s.Sessions.Finish(m, r.Answer)
 	return r
+}
+
+// operate is once for what only an operator may do.
+func (s *State) operate(m session.Mutation, do func(operator string) Result) Result {
+	return s.once(m, nil, func() Result {
+		by := s.principal(m.Session)
+		//mutant: if err := s.PermitOperator(by); false { _ = err
+		if err := s.PermitOperator(by); err != nil {
+			return refuse(err)
+		}
+		return do(by)
+	})
 }
 
 // replay returns the answer to a retry. It repeats a grant only while the session holds the lock without a
@@ -193,14 +202,14 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 			continue
 		}
 		dropped := s.Tree.DropSession(end.Session, end.Failed(), s.draw)
-		left := s.remember(dropped.Left, ended{end.why(), wall})
+		s.remember(dropped.Left, end.why(), wall)
 		s.Sessions.End(end.Session)
 		if s.staged != nil && s.staged.session == end.Session {
 			s.staged = nil
 		}
 		r.Ended = append(r.Ended, Ended{End: end, Principal: who.Principal, Host: who.Host, PID: who.PID})
-		//mutant: _ = left
-		r.Left = append(r.Left, left...)
+		//mutant: _ = dropped.Left
+		r.Left = append(r.Left, dropped.Left...)
 		r.Free = append(r.Free, dropped.Free...)
 		r.Vacant = append(r.Vacant, dropped.Vacant...)
 		r.Delayed = append(r.Delayed, dropped.Delayed...)

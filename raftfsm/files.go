@@ -205,10 +205,7 @@ func (s *State) close(c *Close, wall int64) Result {
 		if err != nil {
 			return Result{}
 		}
-		left := s.remember(dropped.Left, ended{api.ByClose, wall})
-		r := Result{Left: left, Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
-		s.handOver(&r, c.Successions, wall)
-		return r
+		return s.letGo(dropped, api.ByClose, c.Successions, wall)
 	})
 }
 
@@ -251,10 +248,7 @@ func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage
 }
 
 func (s *State) setQuota(c *SetQuota) Result {
-	return s.once(c.Mutation, nil, func() Result {
-		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {
-			return refuse(err)
-		}
+	return s.operate(c.Mutation, func(string) Result {
 		if c.Directory != nil {
 			if _, err := s.Tree.SetQuota(*c.Directory, namespace.Usage{Nodes: c.Quota.Nodes, Bytes: c.Quota.Bytes}); err != nil {
 				return refuse(err)

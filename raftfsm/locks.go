@@ -80,18 +80,23 @@ func (s *State) release(c *Release, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		left := s.remember(dropped.Left, ended{api.ByClose, wall})
-		r := Result{Left: left, Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
-		s.handOver(&r, c.Successions, wall)
-		return r
+		return s.letGo(dropped, api.ByClose, c.Successions, wall)
 	})
+}
+
+// letGo returns the result of a command by which holders have released or lost a lock.
+func (s *State) letGo(dropped namespace.Dropped, why api.EndReason, successions []Succession, wall int64) Result {
+	s.remember(dropped.Left, why, wall)
+	r := Result{Dropped: dropped}
+	s.handOver(&r, successions, wall)
+	return r
 }
 
 func (s *State) endDelay(c *EndDelay, wall int64) Result {
 	if !s.Tree.EndDelay(c.Name, c.ID) {
 		return Result{}
 	}
-	r := Result{Free: []api.Name{c.Name}}
+	r := Result{Dropped: namespace.Dropped{Free: []api.Name{c.Name}}}
 	s.handOver(&r, c.Successions, wall)
 	return r
 }
@@ -126,24 +131,13 @@ func (s *State) revoke(c *Revoke, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		r := Result{Revoked: []namespace.Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), By: *node.Revoked, Reason: api.ByBreak}}}
+		var r Result
 		if c.Now {
-			s.evicted(&r, s.Tree.Evict(c.Lock, node.Lock, holders(node)), c.Successions, wall)
+			r = s.letGo(s.Tree.Evict(c.Lock, node.Lock, holders(node)), api.ByBreak, c.Successions, wall)
 		}
+		r.Revoked = []namespace.Revocation{{Lock: c.Lock, Generation: node.Lock, Holders: holders(node), By: *node.Revoked, Reason: api.ByBreak}}
 		return r
 	})
-}
-
-func (s *State) evict(c *Evict, wall int64) Result {
-	var r Result
-	s.evicted(&r, s.Tree.Evict(c.Lock, c.Generation, c.Holders), c.Successions, wall)
-	return r
-}
-
-func (s *State) evicted(r *Result, d namespace.Dropped, successions []Succession, wall int64) {
-	r.Left = append(r.Left, s.remember(d.Left, ended{api.ByBreak, wall})...)
-	r.Free, r.Vacant, r.Dying = append(r.Free, d.Free...), append(r.Vacant, d.Vacant...), append(r.Dying, d.Dying...)
-	s.handOver(r, successions, wall)
 }
 
 // terminate begins to end another client's session: its locks' sequencers become invalid, and its requests are

@@ -10,13 +10,9 @@ import (
 )
 
 func (s *State) changeMembers(c *ChangeMembers, wall int64) Result {
-	return s.once(c.Mutation, nil, func() Result {
-		//mutant: var err error
-		err := s.PermitOperator(s.principal(c.Mutation.Session))
-		if err != nil {
-			return refuse(err)
-		}
+	return s.operate(c.Mutation, func(operator string) Result {
 		now := s.Roster
+		var err error
 		if len(now.Members) == 0 {
 			if now, err = foundersOf(c.Founders); err != nil {
 				return refuse(err)
@@ -35,7 +31,7 @@ func (s *State) changeMembers(c *ChangeMembers, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		now.Author, now.SinceUnix = s.principal(c.Mutation.Session), wall
+		now.Author, now.SinceUnix = operator, wall
 		s.Roster = now
 		return Result{}
 	})

@@ -44,17 +44,11 @@ func (p *past) snapshot() past {
 	return past{byNode: p.byNode.Snapshot(), shares: p.shares.snapshot(), count: p.count, most: p.most}
 }
 
-type ended struct {
-	why  api.EndReason
-	wall int64
-}
-
-// remember completes ended holdings, keeps them, and returns them. It needs their sessions, and runs before any
-// other grant.
-func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
+// remember completes ended holdings, and keeps them. It needs their sessions, and runs before any other grant.
+func (s *State) remember(left []namespace.Left, as api.EndReason, wall int64) {
 	for _, one := range left {
 		h := one.Holding
-		why, by := end.why, (*refusal.Intervention)(nil)
+		why, by := as, (*refusal.Intervention)(nil)
 		if who, ok := s.Sessions.Get(h.Session); ok {
 			h.Principal, h.Host, h.PID = who.Principal, who.Host, who.PID
 			by = who.Terminating
@@ -62,8 +56,8 @@ func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
 		if h.End == 0 && by != nil {
 			why, h.EndedBy, h.EndedWhy = api.ByOperator, by.Principal, by.Why
 		}
-		//mutant: h.Until, h.End, h.ToUnix = h.Generation, cmp.Or(h.End, why), end.wall
-		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), cmp.Or(h.End, why), end.wall
+		//mutant: h.Until, h.End, h.ToUnix = h.Generation, cmp.Or(h.End, why), wall
+		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), cmp.Or(h.End, why), wall
 		//mutant: if s.Level < 1 {
 		if s.Level < HistoryLevel {
 			continue
@@ -74,7 +68,6 @@ func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
 		}
 		s.past.add(place{creator, one.Lock.Name}, h)
 	}
-	return left
 }
 
 func (p *past) add(at place, h *api.Holding) {

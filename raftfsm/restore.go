@@ -102,12 +102,8 @@ func (s *State) restore(c *Restore, wall int64) Result {
 	if c.GiveUp && c.Mutation.Session == 0 {
 		return s.restoreGiveUp(c.Of, c.Operator)
 	}
-	return s.once(c.Mutation, nil, func() Result {
+	return s.operate(c.Mutation, func(string) Result {
 		id := c.Mutation.Session
-		//mutant: if err := s.PermitOperator(s.principal(id)); false { _ = err
-		if err := s.PermitOperator(s.principal(id)); err != nil {
-			return refuse(err)
-		}
 		if c.Begin != nil {
 			return s.restoreBegin(id, c.Begin, wall)
 		}

@@ -45,15 +45,12 @@ type Stat struct {
 // the master acts.
 type Result struct {
 	Answer
+	namespace.Dropped // what it points to never changes; a claim of the command may hold now what is vacant
+
 	Session api.SessionID // of CreateSession
 
 	Claims      []ClaimResult          // of every claim, in order
 	Ended       []Ended                // ended sessions
-	Free        []api.Name             // locks that a waiter may now get
-	Left        []namespace.Left       // holders that released or lost a lock, and how; what it points to never changes
-	Vacant      []namespace.Vacancy    // locks that lost their last holder; a claim of the command may hold them now
-	Delayed     []api.Name             // locks on which a lock-delay began or was renewed
-	Dying       []namespace.Ref        // ephemeral nodes that no handle has open
 	Changes     []namespace.Change     // visible to clients, in order
 	Revoked     []namespace.Revocation // locks being taken away
 	Terminating []api.SessionID        // sessions ended by others than their clients

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -188,11 +189,12 @@ func ReadState(r io.Reader, known int) (State, error) {
 	return s, nil
 }
 
-// recordReader keeps the sum of the read bytes.
+// recordReader keeps the sum of the read bytes, and the first error of a record.
 type recordReader struct {
 	r     *bufio.Reader
 	sum   hash.Hash
 	known int // the replica's highest feature level
+	err   error
 }
 
 func (in *recordReader) state() (State, error) {
@@ -257,74 +259,89 @@ func checkMagic(magic string) error {
 	return fmt.Errorf("%w: it is of format %d, and this replica knows format %d", ErrNewer, format, snapshotFormat)
 }
 
-func (in *recordReader) records(s *State, h header) error {
-	for i := range h.Sessions {
-		one := new(session.Session[Answer])
-		if err := in.record(one); err != nil {
-			return fmt.Errorf("session %d of %d: %w", i+1, h.Sessions, err)
+// each reads n records, and has each of them added, unless there was an error before.
+func each[T any](in *recordReader, n int, what string, add func(*T) error) {
+	for i := 0; i < n && in.err == nil; i++ {
+		one := new(T)
+		err := in.record(one)
+		if err == nil {
+			err = add(one)
 		}
+		if err != nil {
+			in.err = fmt.Errorf("%s %d of %d: %w", what, i+1, n, err)
+		}
+	}
+}
+
+func (in *recordReader) records(s *State, h header) error {
+	each(in, h.Sessions, "session", func(one *session.Session[Answer]) error {
 		for _, r := range one.Open {
 			if err := checkCause(r.Answer.Refusal); err != nil {
-				return fmt.Errorf("session %d of %d: %w", i+1, h.Sessions, err)
+				return err
 			}
 		}
 		s.Sessions.Put(one)
-	}
-	for i := range h.Nodes {
-		node := new(namespace.Node)
-		if err := in.record(node); err != nil {
-			return fmt.Errorf("node %d of %d: %w", i+1, h.Nodes, err)
-		}
-		if err := s.Tree.Restore(node); err != nil {
-			return fmt.Errorf("node %d of %d: %w", i+1, h.Nodes, err)
-		}
-	}
-	for i := range h.Delays {
-		var d delayRecord
-		if err := in.record(&d); err != nil {
-			return fmt.Errorf("delay %d of %d: %w", i+1, h.Delays, err)
-		}
+		return nil
+	})
+	each(in, h.Nodes, "node", s.Tree.Restore)
+	each(in, h.Delays, "delay", func(d *delayRecord) error {
 		s.Tree.RestoreDelay(d.Name, d.Delay)
-	}
-	for i := range h.Quotas {
-		var q quotaRecord
-		if err := in.record(&q); err != nil {
-			return fmt.Errorf("quota %d of %d: %w", i+1, h.Quotas, err)
-		}
+		return nil
+	})
+	each(in, h.Quotas, "quota", func(q *quotaRecord) error {
 		s.restoreQuota(q.Principal, q.Quota)
+		return nil
+	})
+	if in.err == nil && h.Past != nil {
+		in.err = in.past(s, h.Past)
 	}
-	if err := in.past(s, h.Past); err != nil {
-		return err
+	if in.err == nil && h.Staged != nil {
+		in.err = in.staged(s, h.Staged)
 	}
-	return in.staged(s, h.Staged)
+	return in.err
+}
+
+func (in *recordReader) past(s *State, h *pastHeader) error {
+	each(in, h.Nodes, "history", func(one *pastRecord) error {
+		if slices.Contains(one.Holdings, nil) {
+			return errors.New("a holding is empty")
+		}
+		at := place{name: one.Name}
+		if node, there := s.Tree.Get(one.Name); there {
+			at.creator = node.Creator
+		}
+		s.past.forget(at)
+		s.past.byNode.Set(at, one.Holdings)
+		s.past.adjust(at.creator, len(one.Holdings))
+		return nil
+	})
+	if in.err != nil {
+		return in.err
+	}
+	if len(h.Hands) > 0 {
+		s.past.countShares()
+	}
+	for _, of := range h.Hands {
+		s.past.setHand(of.Creator, of.Hand)
+	}
+	if is := s.past.header(); is == nil || is.Nodes != h.Nodes || !slices.Equal(is.Hands, h.Hands) {
+		return fmt.Errorf("some history is in it twice, or it has none: of %d nodes and %d hands, there are %d nodes", h.Nodes, len(h.Hands), s.past.byNode.Len())
+	}
+	return nil
 }
 
 func (in *recordReader) staged(s *State, h *stagedRecord) error {
-	if h == nil {
-		return nil
-	}
 	s.staged = newStaged(h.Announced, h.Session, h.SinceUnix)
 	s.staged.part, s.staged.sealed = h.Part, h.Sealed
-	for i := range h.Nodes {
-		node := new(namespace.Node)
-		if err := in.record(node); err != nil {
-			return fmt.Errorf("node %d of %d that are restored: %w", i+1, h.Nodes, err)
-		}
-		if err := s.staged.tree.Restore(node); err != nil {
-			return fmt.Errorf("node %d of %d that are restored: %w", i+1, h.Nodes, err)
-		}
-	}
-	for i := range h.Quotas {
-		var q quotaRecord
-		if err := in.record(&q); err != nil {
-			return fmt.Errorf("quota %d of %d that are restored: %w", i+1, h.Quotas, err)
-		}
+	each(in, h.Nodes, "restored node", s.staged.tree.Restore)
+	each(in, h.Quotas, "restored quota", func(q *quotaRecord) error {
 		s.staged.quotas.Set(q.Principal, q.Quota)
-	}
-	if is := s.staged.record(); *is != *h {
+		return nil
+	})
+	if is := s.staged.record(); in.err == nil && *is != *h {
 		return fmt.Errorf("something that is restored is in it twice: of %d nodes and %d quotas there are %d and %d", h.Nodes, h.Quotas, is.Nodes, is.Quotas)
 	}
-	return nil
+	return in.err
 }
 
 func (in *recordReader) full(b []byte) error {
@@ -349,36 +366,4 @@ func (in *recordReader) record(v any) error {
 	}
 	in.sum.Write(data.Bytes())
 	return entryCodec.dec.Unmarshal(data.Bytes(), v)
-}
-
-func (in *recordReader) past(s *State, h *pastHeader) error {
-	if h == nil {
-		return nil
-	}
-	for i := range h.Nodes {
-		var one pastRecord
-		if err := in.record(&one); err != nil {
-			return fmt.Errorf("history %d of %d: %w", i+1, h.Nodes, err)
-		}
-		if slices.Contains(one.Holdings, nil) {
-			return fmt.Errorf("history %d of %d has a holding that is empty", i+1, h.Nodes)
-		}
-		at := place{name: one.Name}
-		if node, there := s.Tree.Get(one.Name); there {
-			at.creator = node.Creator
-		}
-		s.past.forget(at)
-		s.past.byNode.Set(at, one.Holdings)
-		s.past.adjust(at.creator, len(one.Holdings))
-	}
-	if len(h.Hands) > 0 {
-		s.past.countShares()
-	}
-	for _, of := range h.Hands {
-		s.past.setHand(of.Creator, of.Hand)
-	}
-	if is := s.past.header(); is == nil || is.Nodes != h.Nodes || !slices.Equal(is.Hands, h.Hands) {
-		return fmt.Errorf("some history is in it twice, or it has none: of %d nodes and %d hands, there are %d nodes", h.Nodes, len(h.Hands), s.past.byNode.Len())
-	}
-	return nil
 }

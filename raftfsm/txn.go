@@ -26,7 +26,7 @@ func (s *State) txn(c *Txn, wall int64) Result {
 		tree, past := s.Tree.Snapshot(), s.past.snapshot()
 		for i := range c.Operations {
 			var err error
-			if done[i], err = s.operate(&r, by, &c.Operations[i], wall); err != nil {
+			if done[i], err = s.change(&r, by, &c.Operations[i], wall); err != nil {
 				//mutant: s.Tree, _ = tree, past
 				//mutant: _, s.past = tree, past
 				s.Tree, s.past = tree, past
@@ -105,9 +105,9 @@ func (s *State) permitLook(name api.Name, principal string) error {
 	return err
 }
 
-// operate does one operation of a Txn, and adds its visible changes to r. It returns the written file's
+// change does one operation of a Txn, and adds its visible changes to r. It returns the written file's
 // metadata without the name, which the command has; empty for a deletion.
-func (s *State) operate(r *Result, by api.SessionID, o *Operation, wall int64) (Stat, error) {
+func (s *State) change(r *Result, by api.SessionID, o *Operation, wall int64) (Stat, error) {
 	if o.Delete {
 		return Stat{}, s.deleteNamed(r, by, o.Name)
 	}
