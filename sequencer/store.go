@@ -16,7 +16,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/durable"
-	"github.com/chubbylock/chubby/internal/flock"
 )
 
 // The file of a FileStore: a title, one line with the text of each sequencer,
@@ -84,7 +83,7 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 	}
 	f := &FileStore{name: name, lock: held, sync: sync, busy: make(chan struct{}, 1), locks: make(map[storeKey]*lock)}
 	//mutants: same (only Windows does not support it)
-	if err := flock.Lock(held); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err := durable.Lock(held); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, errors.Join(&api.Error{Code: api.Unavailable, Op: "lock guard file " + name, Err: err,
 			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, held.Close())
 	}

@@ -11,7 +11,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chubbylock/chubby/internal/durable"
-	"github.com/chubbylock/chubby/internal/flock"
 )
 
 // configuredCell is an entry of the file of cells, in the clients' format.
@@ -132,7 +131,7 @@ func (f *cellsFile) lock() (free func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	locked := flock.Lock(d)
+	locked := durable.Lock(d)
 	now, err := os.ReadFile(f.path)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

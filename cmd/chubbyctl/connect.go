@@ -16,7 +16,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/internal/flock"
+	"github.com/chubbylock/chubby/internal/durable"
 )
 
 // How long the end of a session may take: while the cell answers, and when it has been silent for a while.
@@ -285,7 +285,7 @@ func isLocked(name string) bool {
 		return false
 	}
 	defer func() { _ = f.Close() }() // only read
-	return flock.IsLocked(f)
+	return durable.IsLocked(f)
 }
 
 // tlsFiles returns the certificates for a cell: from the flags; or, for a cell without configuration, those of

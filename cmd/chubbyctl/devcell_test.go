@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/internal/flock"
+	"github.com/chubbylock/chubby/internal/durable"
 )
 
 // In a cell that 'chubbyd dev' runs here, people act under their own name; to any other cell nobody says
@@ -46,7 +46,7 @@ func TestPrincipalInADevCell(t *testing.T) {
 	}
 	defer lock.Close()
 	is("dev was killed", &globals{}, "")
-	if err := flock.Lock(lock); err != nil {
+	if err := durable.Lock(lock); err != nil {
 		t.Fatalf("this system locks no files: %v", err)
 	}
 	is("dev runs", &globals{}, own.Username)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/chubbylock/chubby/internal/flock"
+	"github.com/chubbylock/chubby/internal/durable"
 )
 
 // ownGroup puts a process into its own process group, which the terminal's signals do not reach.
@@ -23,7 +23,7 @@ func lockFile(name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock.Lock(file); err != nil {
+	if err := durable.Lock(file); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/internal/flock"
+	"github.com/chubbylock/chubby/internal/durable"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -111,7 +111,7 @@ func isKeptByAnother(name, text string) bool {
 	defer func() { _ = f.Close() }()
 	has := make([]byte, len(text)+1)
 	n, err := io.ReadFull(f, has)
-	return errors.Is(err, io.ErrUnexpectedEOF) && string(has[:n]) == text && flock.IsLocked(f)
+	return errors.Is(err, io.ErrUnexpectedEOF) && string(has[:n]) == text && durable.IsLocked(f)
 }
 
 // replaceFile replaces a file's contents, and returns it open and locked. Readers find the old contents or the
@@ -123,7 +123,7 @@ func replaceFile(name, text string) (io.Closer, error) {
 	}
 	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Chmod(0o644), f.Sync()) // after Sync, Close has no error to report
-	if flock.Lock(f) != nil {                        // without flock(2), the system may not rename an open file
+	if durable.Lock(f) != nil {                      // without flock(2), the system may not rename an open file
 		err = errors.Join(err, f.Close())
 	}
 	if err == nil {

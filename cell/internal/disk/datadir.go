@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/internal/flock"
+	"github.com/chubbylock/chubby/internal/durable"
 )
 
 // Files of a data directory.
@@ -102,7 +102,7 @@ func lockDataDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, dataError(path, err, "the lock file cannot be opened")
 	}
-	if err := flock.Lock(f); err != nil {
+	if err := durable.Lock(f); err != nil {
 		holder := "another process"
 		if pid, rerr := io.ReadAll(io.LimitReader(f, 20)); rerr == nil && len(pid) > 0 {
 			holder = "process " + strings.TrimSpace(string(pid))
