@@ -22,18 +22,7 @@ func (t Tree) Check() error {
 		if problem := t.problem(n); problem != "" {
 			return api.Errorf(api.Corrupt, "the node %q %s", n.Name, problem)
 		}
-		counts.Nodes++
-		counts.Bytes += int64(len(n.Contents))
-		counts.Names += int64(n.nameBytes())
-		if n.isACLFile() {
-			counts.Lists += int64(len(n.Contents))
-		}
-		if n.held() {
-			counts.Locks++
-		}
-		if n.Quota != nil {
-			counts.Limited++
-		}
+		counts.add(n, 1)
 		usage[n.Creator] = usage[n.Creator].plus(1, int64(len(n.Contents)))
 		owners := n.owners()
 		slices.Sort(owners)

@@ -248,7 +248,7 @@ func (t *Tree) add(n *Node) {
 	for _, session := range n.owners() {
 		t.owned.Set(ownedKey{session, n.Name}, struct{}{})
 	}
-	t.count(n, 1)
+	t.counts.add(n, 1)
 	t.charge(n, 1, int64(len(n.Contents)))
 }
 
@@ -264,8 +264,8 @@ func (t *Tree) replace(old, n *Node, session api.SessionID) {
 	case was && !is:
 		t.owned.Delete(ownedKey{session, n.Name})
 	}
-	t.count(old, -1)
-	t.count(n, 1)
+	t.counts.add(old, -1)
+	t.counts.add(n, 1)
 	t.charge(n, 0, int64(len(n.Contents)-len(old.Contents)))
 }
 
@@ -301,21 +301,22 @@ func (t *Tree) takeOut(n *Node) {
 	for _, session := range n.owners() {
 		t.owned.Delete(ownedKey{session, n.Name})
 	}
-	t.count(n, -1)
+	t.counts.add(n, -1)
 	t.charge(n, -1, -int64(len(n.Contents)))
 }
 
-func (t *Tree) count(n *Node, sign int) {
-	t.counts.Nodes += sign
-	t.counts.Bytes += int64(sign * len(n.Contents))
-	t.counts.Names += int64(sign * n.nameBytes())
+// add counts a node, or with the sign -1 no more.
+func (c *Counts) add(n *Node, sign int) {
+	c.Nodes += sign
+	c.Bytes += int64(sign * len(n.Contents))
+	c.Names += int64(sign * n.nameBytes())
 	if n.isACLFile() {
-		t.counts.Lists += int64(sign * len(n.Contents))
+		c.Lists += int64(sign * len(n.Contents))
 	}
 	if n.held() {
-		t.counts.Locks += sign
+		c.Locks += sign
 	}
 	if n.Quota != nil {
-		t.counts.Limited += sign
+		c.Limited += sign
 	}
 }
