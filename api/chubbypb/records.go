@@ -104,17 +104,9 @@ func partner(f reflect.StructField) string {
 func NewHistory(h api.History) *HistoryReply {
 	reply := &HistoryReply{MoreHolders: uint32(h.MoreHolders)}
 	for _, one := range h.Holdings {
-		reply.Holdings = append(reply.Holdings, &Holding{
-			Party:       NewParty(one.Holder()),
-			Mode:        LockMode(one.Mode),
-			Generation:  uint64(one.Generation),
-			Until:       uint64(one.Until),
-			ToUnix:      one.ToUnix,
-			End:         EndReason(one.End),
-			LockDelayNs: int64(one.Delay),
-			EndedBy:     one.EndedBy,
-			EndedWhy:    one.EndedWhy,
-		})
+		m := Message[Holding](one)
+		m.Party, m.LockDelayNs = NewParty(one.Holder()), int64(one.Delay)
+		reply.Holdings = append(reply.Holdings, m)
 	}
 	return reply
 }
@@ -123,13 +115,10 @@ func NewHistory(h api.History) *HistoryReply {
 func (r *HistoryReply) History() api.History {
 	h := api.History{MoreHolders: int(r.GetMoreHolders())}
 	for _, one := range r.GetHoldings() {
-		who := one.GetParty().Holder()
-		h.Holdings = append(h.Holdings, api.Holding{
-			Session: who.Session, Principal: who.Principal, Host: who.Host, PID: who.PID, Reason: who.Reason,
-			Mode: api.LockMode(one.GetMode()), Generation: api.Generation(one.GetGeneration()), Until: api.Generation(one.GetUntil()),
-			FromUnix: who.SinceUnix, ToUnix: one.GetToUnix(), End: api.EndReason(one.GetEnd()), Delay: time.Duration(one.GetLockDelayNs()),
-			EndedBy: one.GetEndedBy(), EndedWhy: one.GetEndedWhy(),
-		})
+		who, held := one.GetParty().Holder(), Record[api.Holding](one)
+		held.Session, held.Principal, held.Host, held.PID = who.Session, who.Principal, who.Host, who.PID
+		held.Reason, held.FromUnix, held.Delay = who.Reason, who.SinceUnix, time.Duration(one.GetLockDelayNs())
+		h.Holdings = append(h.Holdings, held)
 	}
 	return h
 }

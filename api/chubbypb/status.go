@@ -77,7 +77,7 @@ func Status(err error) error {
 		Current:     uint64(e.Current),
 		Cacheable:   e.Cacheable,
 		Final:       e.Final,
-		Cycle:       waits(e.Cycle),
+		Cycle:       Messages[Wait](e.Cycle),
 	})
 	if err != nil {
 		return plain.Err()
@@ -122,24 +122,8 @@ func (d *ErrorDetail) error() *api.Error {
 		Current:   api.Generation(d.Current),
 		Cacheable: d.Cacheable,
 		Final:     d.Final,
-		Cycle:     cycle(d.Cycle),
+		Cycle:     Records[api.Wait](d.Cycle),
 	}
-}
-
-// waits encodes a cycle of requests that wait for each other.
-func waits(cycle []api.Wait) (list []*Wait) {
-	for _, w := range cycle {
-		list = append(list, &Wait{Session: uint64(w.Session), Owner: w.Owner, Path: w.Path, For: uint64(w.For)})
-	}
-	return list
-}
-
-// cycle is the opposite of waits.
-func cycle(list []*Wait) (waits []api.Wait) {
-	for _, w := range list {
-		waits = append(waits, api.Wait{Session: api.SessionID(w.GetSession()), Owner: w.GetOwner(), Path: w.GetPath(), For: api.SessionID(w.GetFor())})
-	}
-	return waits
 }
 
 // bareCode maps the codes of gRPC itself. A call that is Unavailable for gRPC may
