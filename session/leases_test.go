@@ -283,3 +283,91 @@ func (n *naiveLeases) compare(t *rapid.T, l *session.Leases) {
 		t.Fatalf("Next gives %v, %v with %v alive", next, ok, byEnd)
 	}
 }
+
+func TestTimetableAgreesWithItsNaiveTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var table session.Timetable[int]
+		twin := map[int]session.Instant{}
+		key := rapid.IntRange(0, 9)
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				k, at := key.Draw(t, "key"), session.Instant(rapid.IntRange(-3, 9).Draw(t, "at"))
+				table.Put(k, at)
+				twin[k] = at
+			},
+			"drop": func(t *rapid.T) {
+				k := key.Draw(t, "key")
+				table.Drop(k)
+				delete(twin, k)
+			},
+			"clear": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "clear") == 0 {
+					table.Clear()
+					clear(twin)
+				}
+			},
+			"": func(t *rapid.T) {
+				next, at, ok := table.Next()
+				if ok != (len(twin) > 0) || table.Len() != len(twin) || ok && twin[next] != at {
+					t.Fatalf("Next gives %d at %v, %v, of %v", next, at, ok, twin)
+				}
+				for k := range 10 {
+					want, known := twin[k]
+					if got, ok := table.At(k); got != want || ok != known {
+						t.Fatalf("%d is due at %v, %v; want %v, %v", k, got, ok, want, known)
+					}
+					if known && want < at {
+						t.Fatalf("%d is due at %v, before the first at %v", k, want, at)
+					}
+				}
+			},
+		})
+	})
+}
+
+// Chubby §2.8: leases grow to about 60 s under heavy load, by the documented
+// rule; a client that asked for a short lease keeps it.
+func TestLengthen(t *testing.T) {
+	const rate = 1000
+	for _, step := range []struct {
+		asked    time.Duration
+		sessions int
+		want     time.Duration
+	}{
+		{12 * time.Second, 0, 12 * time.Second},
+		{12 * time.Second, 7_000, 12 * time.Second},
+		{12 * time.Second, 7_001, 24 * time.Second},
+		{12 * time.Second, 14_000, 24 * time.Second},
+		{12 * time.Second, 14_001, 36 * time.Second},
+		{12 * time.Second, 30_000, 60 * time.Second},
+		{12 * time.Second, 1_000_000, 60 * time.Second},
+		{30 * time.Second, 7_001, 30 * time.Second},
+		{30 * time.Second, 20_000, 36 * time.Second},
+		{60 * time.Second, 0, 60 * time.Second},
+		{2 * time.Second, 1_000_000, 2 * time.Second},
+	} {
+		if got := session.Lengthen(step.asked, step.sessions, rate); got != step.want {
+			t.Errorf("asked for %v, %d sessions: %v, want %v", step.asked, step.sessions, got, step.want)
+		}
+	}
+	if got := session.Lengthen(api.DefaultLease, 1_000_000, 0); got != api.DefaultLease {
+		t.Errorf("without a rate: %v", got)
+	}
+}
+
+// A session is never granted less than it asked for, nor less when there are
+// more sessions. Leases of at least the default length keep to the rate until
+// they are the longest.
+func TestLengthenIsMonotone(t *testing.T) {
+	last := time.Duration(0)
+	for n := 0; n < 60_000; n += 100 {
+		got := session.Lengthen(api.DefaultLease, n, 500)
+		if got < last {
+			t.Fatalf("%d sessions: %v, with fewer sessions %v", n, got, last)
+		}
+		if sent := float64(n) / session.Due(got).Seconds(); got < api.MaxLease && sent > 500 {
+			t.Fatalf("%d sessions of %v send %.0f KeepAlives a second", n, got, sent)
+		}
+		last = got
+	}
+}

@@ -1,12 +1,16 @@
 package session_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/session"
 	"pgregory.net/rapid"
 )
@@ -116,4 +120,153 @@ func anyMutation(t *rapid.T) session.Mutation {
 		m.Number = api.RequestNumber(number.Draw(t, "number"))
 	}
 	return m
+}
+
+// network is a correct client, its requests and answers under way, and the
+// master's table. Messages are lost, duplicated and reordered.
+type network struct {
+	table    session.Table[string]
+	highest  api.RequestNumber
+	wanted   map[api.RequestNumber]bool
+	requests []session.Mutation
+	answers  []session.Request[string]
+	done     map[api.RequestNumber]string // the first answer; never removed
+}
+
+// send puts a request for number under way, with the client's present
+// declaration.
+func (n *network) send(number api.RequestNumber) {
+	n.requests = append(n.requests, session.Mutation{
+		Session: 1, Number: number, HighestIssued: n.highest, Outstanding: slices.Sorted(maps.Keys(n.wanted)), Hash: uint64(number) * 7,
+	})
+}
+
+// step does one possible next thing, if it can.
+func (n *network) step(t *rapid.T) {
+	what := rapid.IntRange(0, 9).Draw(t, "what")
+	switch {
+	case what <= 2 && len(n.wanted) < 4: // few, so that a run uses many numbers
+		n.highest++
+		n.wanted[n.highest] = true
+		n.send(n.highest)
+	case what == 3 && len(n.wanted) > 0:
+		n.send(rapid.SampledFrom(slices.Sorted(maps.Keys(n.wanted))).Draw(t, "ask again"))
+	case what == 4 && len(n.wanted) > 0:
+		delete(n.wanted, rapid.SampledFrom(slices.Sorted(maps.Keys(n.wanted))).Draw(t, "give up"))
+	case what <= 7 && len(n.requests) > 0:
+		n.arrive(t, rapid.IntRange(0, len(n.requests)-1).Draw(t, "arrives"), rapid.Bool().Draw(t, "again"))
+	case what == 8 && len(n.requests) > 0:
+		i := rapid.IntRange(0, len(n.requests)-1).Draw(t, "lost")
+		n.requests = slices.Delete(n.requests, i, i+1)
+	case len(n.answers) > 0:
+		i := rapid.IntRange(0, len(n.answers)-1).Draw(t, "answered")
+		delete(n.wanted, n.answers[i].Number)
+		n.answers = slices.Delete(n.answers, i, i+1)
+	}
+}
+
+// arrive delivers the i-th request, and leaves a copy under way if again is
+// true.
+func (n *network) arrive(t *rapid.T, i int, again bool) {
+	m := n.requests[i]
+	if !again {
+		n.requests = slices.Delete(n.requests, i, i+1)
+	}
+	answer, done, err := n.table.Begin(m)
+	first, before := n.done[m.Number]
+	switch {
+	case err != nil && !errors.Is(err, api.InvalidArgument):
+		t.Fatalf("request %d was refused with %v", m.Number, err)
+	case err != nil && n.wanted[m.Number]:
+		t.Fatalf("request %d, whose answer is still wanted, was refused: %v", m.Number, err)
+	case err != nil:
+		return
+	case done && (!before || answer != first):
+		t.Fatalf("request %d was answered %q, and %q (%v) before", m.Number, answer, first, before)
+	case !done && before:
+		t.Fatalf("request %d was done twice", m.Number)
+	case !done:
+		answer = fmt.Sprintf("answer %d to %d", len(n.done), m.Number)
+		n.done[m.Number] = answer
+		n.table.Finish(m, answer)
+	}
+	n.answers = append(n.answers, session.Request[string]{Number: m.Number, Answer: answer})
+}
+
+// TestEveryRequestIsDoneAtMostOnce: for a client that numbers its requests
+// correctly, whatever the network does, no request is done twice, every answer
+// is the first one, and no request is refused while its answer is wanted.
+func TestEveryRequestIsDoneAtMostOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := &network{table: session.NewTable[string](), wanted: map[api.RequestNumber]bool{}, done: map[api.RequestNumber]string{}}
+		n.table.Put(&session.Session[string]{ID: 1, Lease: api.DefaultLease})
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			n.step(t)
+			mustCheck(t, n.table)
+		}
+	})
+}
+
+// mutations reads arbitrary bytes as mutations: mostly small numbers, so that
+// they collide, and all 64 bits for some.
+func mutations(data []byte) []session.Mutation {
+	var all []session.Mutation
+	number := func() (n uint64) {
+		if len(data) == 0 {
+			return 0
+		}
+		first := data[0]
+		data = data[1:]
+		if first < 250 || len(data) < 8 {
+			return uint64(first)
+		}
+		n, data = binary.LittleEndian.Uint64(data), data[8:]
+		return n
+	}
+	for len(data) > 0 {
+		m := session.Mutation{Session: api.SessionID(number() % 3), Number: api.RequestNumber(number()), HighestIssued: api.RequestNumber(number()), Hash: number() % 3}
+		for range min(number(), uint64(len(data))) {
+			m.Outstanding = append(m.Outstanding, api.RequestNumber(number()))
+		}
+		if m.Hash > 0 { // otherwise most would be refused
+			m.Outstanding = append(m.Outstanding, m.Number)
+			slices.Sort(m.Outstanding)
+			m.Outstanding = slices.Compact(m.Outstanding)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// FuzzBegin: no sequence of mutations makes Begin panic, breaks an invariant,
+// or changes anything when it is refused.
+func FuzzBegin(f *testing.F) {
+	seeds.Add(f)
+	f.Add([]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})                   // a retry
+	f.Add([]byte{1, 8, 8, 1, 2, 7, 8, 1, 7, 7, 1, 1, 7, 2, 3, 3, 1, 0}) // overtaken
+	f.Add([]byte{1, 0, 0, 0, 0, 1, 9, 3, 1, 2, 4, 3})                   // out of limits
+	f.Add(slices.Concat([]byte{1, 1, 255}, []byte{255, 255, 255, 255, 255, 255, 255, 255}, []byte{1, 0}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		table := newTable(t, 1, 2)
+		for _, m := range mutations(data) {
+			before := dump(table)
+			_, done, err := table.Begin(m)
+			switch code := api.CodeOf(err); code {
+			case api.OK:
+				if !done {
+					table.Finish(m, "answer")
+				}
+				if answer, again, err := table.Begin(m); err != nil || !again || answer != "answer" {
+					t.Fatalf("%+v repeated at once: %q, %v, %v", m, answer, again, err)
+				}
+			case api.InvalidArgument, api.QuotaExceeded, api.SessionExpired:
+				if after := dump(table); !reflect.DeepEqual(before, after) {
+					t.Fatalf("%+v was refused (%v) and changed %+v to %+v", m, err, before, after)
+				}
+			default:
+				t.Fatalf("%+v was refused with %v", m, err)
+			}
+			mustCheck(t, table)
+		}
+	})
 }

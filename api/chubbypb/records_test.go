@@ -1,12 +1,20 @@
 package chubbypb_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/misuse"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // crosses has a record cross the wire with a value in every field, and checks that all arrive, and that no field of the message
@@ -87,5 +95,89 @@ func TestRecordsCrossTheWire(t *testing.T) {
 	sent.Path = ""
 	if got := chubbypb.NewHistory(sent).History(); !reflect.DeepEqual(got, sent) {
 		t.Errorf("%+v arrived as %+v", sent, got)
+	}
+}
+
+// The kinds of events of the protocol are those of the vocabulary.
+func TestEventKinds(t *testing.T) {
+	for number, name := range chubbypb.EventKind_name {
+		if kind := api.EventKind(number); number != 0 && !kind.Known() {
+			t.Errorf("%s (%d) has no row in the table of api/event.go", name, number)
+		}
+	}
+	for _, kind := range api.EventKinds() {
+		if chubbypb.EventKind_name[int32(kind)] == "" {
+			t.Errorf("%v (%d) is not in chubby.proto", kind, kind)
+		}
+	}
+}
+
+// Clients that are generated have each method under its name in camel case. One that is named as a method that all of them
+// have hides that, or is hidden: a client of grpc-js with a method "close" cannot be closed.
+func TestMethodsHideNothing(t *testing.T) {
+	taken := map[string][]string{
+		"grpc-js":   {"close", "getChannel", "waitForReady", "makeUnaryRequest", "makeClientStreamRequest", "makeServerStreamRequest", "makeBidiStreamRequest"},
+		"grpc-java": {"build", "getCallOptions", "getChannel", "getClass", "hashCode", "notify", "notifyAll", "toString", "wait"},
+		"grpc-dart": {"$createCall", "$createStreamingCall", "$createUnaryCall"},
+		"grpc-net":  {"equals", "getHashCode", "getType", "newInstance", "toString", "withHost"},
+	}
+	services := chubbypb.File_chubby_proto.Services()
+	for i := range services.Len() {
+		methods := services.Get(i).Methods()
+		for k := range methods.Len() {
+			name := string(methods.Get(k).Name())
+			camel := strings.ToLower(name[:1]) + name[1:]
+			for library, names := range taken {
+				if slices.Contains(names, camel) {
+					t.Errorf("%s is %s in %s, as a method of every client is: choose another name", methods.Get(k).FullName(), camel, library)
+				}
+			}
+		}
+	}
+}
+
+// Every code, with everything an error can carry, arrives as it was sent, also
+// when it was wrapped on the way.
+func TestErrorsCrossTheWire(t *testing.T) {
+	for _, code := range api.Codes() {
+		sent := &api.Error{
+			Code: code, Op: "acquire", Path: "/ls/foo/lock", Replica: "r2", Master: "h1:7421", Cell: "foo", Message: "held; wait",
+			Holders:   []api.Holder{{Session: 7, Principal: "alice", Host: "h", PID: 12, Reason: "backup", SinceUnix: 99}},
+			Remaining: 3 * time.Second, Current: 41,
+		}
+		got := chubbypb.Error(chubbypb.Status(fmt.Errorf("while serving: %w", sent)))
+		if !reflect.DeepEqual(got, error(sent)) {
+			t.Errorf("%v arrived as %#v", code, got)
+		}
+		if !errors.Is(got, code) {
+			t.Errorf("errors.Is does not find %v", code)
+		}
+		if s := status.Code(chubbypb.Status(sent)); s == codes.Unknown || s == codes.OK {
+			t.Errorf("%v travels as gRPC's %v", code, s)
+		}
+	}
+}
+
+// Errors that are not Chubby's keep what can be concluded from them.
+func TestForeignErrors(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want api.Code
+	}{
+		{nil, api.OK},
+		{context.Canceled, api.Cancelled},
+		{context.DeadlineExceeded, api.DeadlineExceeded},
+		{status.Error(codes.Unavailable, "connection refused"), api.Unavailable},
+		{status.Error(codes.Internal, "?"), api.Uncertain},
+		{errors.New("?"), api.Uncertain},
+	} {
+		if got := api.CodeOf(chubbypb.Error(c.err)); got != c.want {
+			t.Errorf("Error(%v) is %v, want %v", c.err, got, c.want)
+		}
+		if c.err != nil && status.Code(c.err) == codes.Unknown {
+			if got := api.CodeOf(chubbypb.Error(chubbypb.Status(c.err))); got != c.want {
+				t.Errorf("Status(%v) arrives as %v, want %v", c.err, got, c.want)
+			}
+		}
 	}
 }

@@ -9,12 +9,17 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/minio/minio-go/v7"
@@ -266,5 +271,96 @@ func TestDirectoryIsReadable(t *testing.T) {
 	}
 	if _, err := d.Open(t.Context(), "sub"); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Error(err)
+	}
+}
+
+// Of a bucket to which backups go in the clear is said that they do, and which server it is.
+func TestWarningOfBucketsInTheClear(t *testing.T) {
+	for text, want := range map[string]string{
+		"s3://b":                                      "",
+		"s3://b?endpoint=https://s3.example.org":      "",
+		"s3://b?endpoint=http://localhost:9000":       "",
+		"s3://b?endpoint=http://127.0.0.1:9000":       "",
+		"s3://b?endpoint=http://[::1]:9000":           "",
+		"/var/lib/chubby/backups":                     "",
+		"s3://b?endpoint=http://s3.example.org":       "go to s3.example.org",
+		"s3://b?endpoint=http://minio:9000":           "go to minio:9000",
+		"s3://b/x?region=eu&endpoint=http://10.0.0.7": "go to 10.0.0.7",
+		"s3://b?endpoint=http://127.0.0.1.nip.io":     "go to 127.0.0.1.nip.io",
+	} {
+		p, err := At(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Warning(p); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	if Warning(nil) != "" {
+		t.Error("no place is warned of")
+	}
+}
+
+// losing is a way to a server on which answers are lost: the server does what it is asked for, and nobody is told.
+type losing struct {
+	to   http.Handler
+	lose atomic.Int64 // so many of the next answers to what makes an object
+	lost atomic.Int64
+}
+
+func (l *losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	makes := r.Method == http.MethodPut && !query.Has("partNumber") || r.Method == http.MethodPost && query.Has("uploadId")
+	if !makes || l.lose.Add(-1) < 0 {
+		l.to.ServeHTTP(w, r)
+		return
+	}
+	l.to.ServeHTTP(httptest.NewRecorder(), r)
+	l.lost.Add(1)
+	panic(http.ErrAbortHandler) // which closes the connection
+}
+
+// A server stores a backup, and its answer is lost: at the first try, whose second is refused because of the first, or at every try. The file
+// was made all the same, and once. What another has made is not taken for it.
+func TestAnswersOfABucketAreLost(t *testing.T) {
+	text := startServer(t)
+	at, server, _ := strings.Cut(text, "endpoint=")
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	way := &losing{to: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // which was signed
+	}}}
+	proxy := httptest.NewServer(way)
+	defer proxy.Close()
+	p, err := At(at + "endpoint=" + proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{0, partSize} {
+		for _, lost := range []int64{1, 100} {
+			name := fmt.Sprintf("x-%d-%d", size, lost)
+			filler := strings.Repeat(".", size)
+			way.lost.Store(0)
+			way.lose.Store(lost)
+			err := p.Create(t.Context(), name, writes("the first"+filler))
+			way.lose.Store(0)
+			if n := way.lost.Load(); err != nil || n == 0 || lost == 1 && n != 1 {
+				t.Errorf("%s, of which %d answers were lost: %v", name, n, err)
+			}
+			way.lose.Store(lost)
+			if err := p.Create(t.Context(), name, writes("the second"+filler)); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("%s again: %v", name, err)
+			}
+			way.lose.Store(0)
+			if got := contents(t, p, name); string(got) != "the first"+filler {
+				t.Errorf("%s is %.20q", name, got)
+			}
+		}
+	}
+	if names, err := p.List(t.Context()); err != nil || len(names) != 4 {
+		t.Errorf("there are %q, %v", names, err)
 	}
 }

@@ -1,16 +1,24 @@
 package frames
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"io"
 	"net"
+	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // host serves calls, as frames and over gRPC, on one port.
@@ -163,3 +171,187 @@ func (h *host) parkEach(q *pb.StreamingOutputCallRequest, s grpc.ServerStreaming
 }
 
 func waits() *pb.SimpleRequest { return &pb.SimpleRequest{FillUsername: true} }
+
+// parent is a context that counts those that are made of it and have not ended.
+type parent struct {
+	context.Context
+	done chan struct{}
+	open *atomic.Int64
+}
+
+func (p parent) Done() <-chan struct{} { return p.done }
+
+// AfterFunc is what package context calls for each context that is made of this one, and stops
+// when that has ended.
+func (p parent) AfterFunc(func()) (stop func() bool) {
+	p.open.Add(1)
+	return func() bool { return p.open.Add(-1) >= 0 }
+}
+
+// Nothing is kept of requests that are refused before they have a handler: their client may
+// have said that there are years left for them, and its connection may be open for as long.
+func TestNothingIsKeptOfRefusedRequests(t *testing.T) {
+	years := func(method string) []byte {
+		b := appendRequest(Header{Kind: KindRequest}.Append(nil), method, 100*365*24*time.Hour)
+		seal(b, 1)
+		return b
+	}
+	for name, sent := range map[string][]byte{
+		"an unknown method": years("/no/method"),
+		"a known method":    years(pb.TestService_UnaryCall_FullMethodName),
+		"no method":         Header{Kind: KindRequest, Call: 1}.Append(nil),
+		"a long request":    append(Header{Kind: KindRequest, Call: 1, Length: 2 * hostRequest}.Append(nil), make([]byte, 2*hostRequest)...),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(t)
+			var open atomic.Int64
+			h.server.cfg.Tap = func(ctx context.Context) context.Context {
+				return parent{Context: ctx, done: make(chan struct{}), open: &open}
+			}
+			ours, theirs := net.Pipe()
+			h.server.Go(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
+			r := &rude{t: t, conn: ours}
+			r.greet()
+			go func() { _, _ = ours.Write(sent) }()
+			var head [HeaderSize]byte
+			if _, err := readHeader(ours, &head); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if n := open.Load(); n != 0 {
+				t.Errorf("%s: %d contexts are kept when it has been answered", name, n)
+			}
+			_ = ours.Close()
+		})
+	}
+}
+
+// A connection that ends, and a cancel, take a call from those that are open, and end its context a moment later. Whoever sends a reply in between
+// has no cause.
+func TestReplyWhileItsCallEnds(t *testing.T) {
+	here, there := net.Pipe()
+	defer func() { _ = here.Close() }()
+	defer func() { _ = there.Close() }()
+	c := newServerConn(NewServer(ServerConfig{MaxCalls: 10, MaxRequest: 1 << 10}), here)
+	k := &serverCall{conn: c, number: 1}
+	k.begin()
+	defer k.cancel(nil)
+	c.calls[1] = k
+	c.mu.Lock()
+	delete(c.calls, 1) // as serverConn.end and take do
+	c.mu.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("panic: %v", p)
+		}
+	}()
+	if err := k.SendMsg(&emptypb.Empty{}); err == nil {
+		t.Error("it was sent")
+	}
+}
+
+// writersConn notes which goroutines write.
+type writersConn struct {
+	net.Conn
+	mu  sync.Mutex
+	ids map[string]int
+}
+
+func (c *writersConn) Write(p []byte) (int, error) {
+	var stack [64]byte
+	id, _, _ := bytes.Cut(stack[:runtime.Stack(stack[:], false)], []byte(" ["))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids[string(id)]++
+	return len(p), nil
+}
+
+// The writes of a link are made by one goroutine, which stays and keeps its stack, and ends when the outlet is closed.
+func TestOneGoroutineWritesForALink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which fails if the goroutine does not end
+		conn := &writersConn{ids: map[string]int{}}
+		var pool buffers
+		o := outlet{conn: conn, clock: startStopwatch(), pool: &pool, wake: newWake()}
+		for range 5 {
+			frame := pool.get(8)
+			frame.b = append(frame.b, "message"...)
+			if _, write, _ := o.enqueue(frame, false); write {
+				o.write()
+			}
+			synctest.Wait()
+		}
+		if len(conn.ids) != 1 {
+			t.Errorf("goroutines wrote as often as %v; want one", conn.ids)
+		}
+		o.close()
+		o.close()
+		o.running.Wait()
+		if _, _, open := o.enqueue(pool.get(1), false); open {
+			t.Error("it takes more after its end")
+		}
+	})
+}
+
+const someTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// traceKey finds the trace of a call that is made in a test.
+type traceKey struct{}
+
+func traceOf(ctx context.Context) string {
+	text, _ := ctx.Value(traceKey{}).(string)
+	return text
+}
+
+// A server knows of each call to which trace it belongs, and of the next one that it belongs to none.
+func TestTraceparent(t *testing.T) {
+	h := newHost(t)
+	var mu sync.Mutex
+	var seen []string
+	h.server.cfg.Serve = func(m *Method, stream grpc.ServerStream) (any, error) {
+		mu.Lock()
+		seen = append(seen, Traceparent(stream.Context()))
+		mu.Unlock()
+		return m.Call(stream, nil)
+	}
+	l, stub := linked(t, dialled(t, h.listen(t)))
+	l.cfg.Traceparent = traceOf
+	for _, trace := range []string{"", someTrace, "", strings.Repeat("x", maxTrace), strings.Repeat("x", maxTrace+1), someTrace} {
+		if _, err := stub.UnaryCall(context.WithValue(t.Context(), traceKey{}, trace), &pb.SimpleRequest{}); err != nil {
+			t.Errorf("a call of the trace %q: %v", trace, err)
+		}
+		want := trace
+		if len(trace) > maxTrace {
+			want = ""
+		}
+		if got := seen[len(seen)-1]; got != want {
+			t.Errorf("the server was told %q, want %q", got, want)
+		}
+	}
+	if Traceparent(t.Context()) != "" {
+		t.Error("a context that is of no call belongs to a trace")
+	}
+}
+
+// The trace of a call that never came is not that of another call.
+func TestTraceOfAnother(t *testing.T) {
+	h := newHost(t)
+	told := make(chan string, 1)
+	h.server.cfg.Serve = func(m *Method, stream grpc.ServerStream) (any, error) {
+		told <- Traceparent(stream.Context())
+		return m.Call(stream, nil)
+	}
+	conn := dialled(t, h.listen(t))
+	frame := hello{length: 1 << 20}.append(nil)
+	frame = appendTrace(frame, someTrace) // of call 0
+	request := appendRequest(Header{Kind: KindRequest}.Append(nil), "/grpc.testing.TestService/UnaryCall", 0)
+	seal(request, 1)
+	if _, err := conn.Write(append(frame, request...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, HelloSize+HeaderSize)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-told; got != "" {
+		t.Errorf("call 1 has the trace %q of call 0", got)
+	}
+}

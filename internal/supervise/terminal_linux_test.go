@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -121,5 +123,194 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 	}
 	if !strings.Contains(said.String(), "suspended") {
 		t.Errorf("nothing was said of being suspended: %q", said)
+	}
+}
+
+// startInTheBackground runs a script under a supervisor that is not the terminal's foreground. Another
+// process, which is the foreground, does what a shell would.
+func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, person *os.File, foreground func()) {
+	t.Helper()
+	person, program := terminalPair(t)
+	// The shell starts the supervisor in a group of its own, in the background, and
+	// brings it to the foreground when it reads a line from its third descriptor.
+	order, give, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { order.Close(); give.Close() })
+	cmd = exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&- & read go <&3; fg >&2; exit $?`, os.Args[0], script, f.name, plenty.String())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	cmd.ExtraFiles = []*os.File{order}
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, person, func() {
+		if _, err := io.WriteString(give, "go\n"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ends waits for a process, and returns its exit code.
+func ends(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Error(err)
+		}
+	case <-time.After(bound):
+		_ = cmd.Process.Kill()
+		<-ended
+		t.Error("it does not end")
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// A command that was started in the background can read when the shell has brought it to the foreground.
+func TestBroughtToTheForeground(t *testing.T) {
+	f := newFIFO(t)
+	cmd, person, foreground := startInTheBackground(t, `exec 5>"$1"; echo $$ >&5; read line; echo "read $line" >&5; exit 6`, f)
+	pid, err := strconv.Atoi(f.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitForState(t, pid, 'T') // as it reads in the background
+	foreground()
+	typed(t, person, "hello\n")
+	if got := f.line(t); got != "read hello" {
+		t.Errorf("the command %s", got)
+	}
+	if code := ends(t, cmd); code != 6 {
+		t.Errorf("it ended with %d, want 6, the command's own", code)
+	}
+}
+
+// A signal that asks a stopped command to end also continues it, so that it takes the signal.
+func TestInterruptOfAStoppedCommand(t *testing.T) {
+	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		f := newFIFO(t)
+		p := start(t, shell(`exec 5>"$1"; echo ready >&5; kill -STOP $$; exit 3`, f.name))
+		f.line(t)
+		waitForState(t, p.pid, 'T')
+		p.Signal(s)
+		if got := wait(t, p); got.Code != 128+int(s) {
+			t.Errorf("after %v: %+v, want an end by it", s, got)
+		}
+	}
+}
+
+// A command that has changed the terminal's settings, and is killed, cannot set them back.
+func TestTerminalIsSetBack(t *testing.T) {
+	f := newFIFO(t)
+	cmd, person, _ := startOnTerminal(t, `exec 5>"$1"; stty raw -echo; echo ready >&5; kill -KILL $$`, f)
+	if got := f.line(t); got != "ready" {
+		t.Fatal(got)
+	}
+	if code := ends(t, cmd); code != 137 {
+		t.Errorf("it ended with %d, want 137", code)
+	}
+	after, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := uint32(unix.ECHO | unix.ICANON | unix.ISIG); after.Lflag&want != want {
+		t.Errorf("the terminal is left raw: %x", after.Lflag)
+	}
+}
+
+// A SIGTSTP for chubbyctl alone suspends it once: when the shell has brought it to the foreground again, the
+// command is the foreground and goes on.
+func TestSuspendedOnce(t *testing.T) {
+	f := newFIFO(t)
+	person, program := terminalPair(t)
+	order, give, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer order.Close()
+	defer give.Close()
+	listening := fmt.Sprintf(`exec '%s' listener "$1" read`, os.Args[0])
+	cmd := exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&-; read go <&3; fg >&2; exit $?`, os.Args[0], listening, f.name, plenty.String())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	cmd.ExtraFiles = []*os.File{order}
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
+	guardian, _ := parentOf(number(t, f))
+	chubbyctl, found := parentOf(guardian)
+	if !found {
+		t.Fatal("the guardian has no parent")
+	}
+	t.Cleanup(func() {
+		_ = unix.Kill(chubbyctl, unix.SIGKILL)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := unix.Kill(chubbyctl, unix.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	waitForState(t, chubbyctl, 'T')
+	if _, err := io.WriteString(give, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(chubbyctl, unix.SIGUSR2); err != nil { // it is passed on when both are continued
+		t.Fatal(err)
+	}
+	typed(t, person, "on\n")
+	if got := f.line(t); got != "read on" {
+		t.Errorf("the command %s", got)
+	}
+	if code := ends(t, cmd); code != 33 {
+		t.Errorf("the shell ended with %d, want 33, the command's own", code)
+	}
+}
+
+// A command may have made another group the terminal's foreground, as a shell does for
+// its jobs, and be killed with it. A caller of chubbyctl without job control could not
+// read from the terminal any more.
+func TestTerminalComesBackFromAJob(t *testing.T) {
+	f, after := newFIFO(t), newFIFO(t)
+	person, program := terminalPair(t)
+	const shell = `set -m; exec 5>"$1"; sh -c 'echo $PPID >&5; stty raw -echo; echo set >&5; while :; do sleep 0.01; done'`
+	cmd := exec.Command("sh", "-c", `"$0" supervisor "$1" "$2" "$3"; code=$?; exec 6>"$4"; echo "ended with $code" >&6; read line; echo "read $line" >&6`, os.Args[0], shell, f.name, plenty.String(), after.name)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	command := number(t, f)
+	if got := f.line(t); got != "set" {
+		t.Fatal(got)
+	}
+	if err := unix.Kill(command, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	f.ended(t)
+	if got := after.line(t); got != "ended with 137" {
+		t.Error(got)
+	}
+	typed(t, person, "on\n")
+	if got := after.line(t); got != "read on" {
+		t.Errorf("afterwards it %s", got)
 	}
 }
