@@ -2,6 +2,7 @@ package raftfsm_test
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"pgregory.net/rapid"
 )
@@ -30,7 +32,6 @@ type pair struct {
 	replica raftfsm.State // a second one, which is read from a snapshot now and then
 	index   uint64
 	term    uint64
-	steps   int // how many were done
 	log     [][]byte
 	terms   []uint64       // of the entries of log
 	seen    map[string]int // how often each kind of command had each code
@@ -71,7 +72,6 @@ func (p *pair) run(steps []step) (err error) {
 		}
 	}
 	for i, s := range steps {
-		p.steps = i + 1
 		c := p.driver.command(s)
 		if err := p.do(c, s[len(s)-1] == 255); err != nil {
 			return fmt.Errorf("step %d: %w", i, err)
@@ -162,6 +162,9 @@ func (p *pair) compare() error {
 			return fmt.Errorf("the state is\n  %s\nand should be\n  %s", strings.Join(got[min(i, len(got)):], "\n  "), strings.Join(want[min(i, len(want)):], "\n  "))
 		}
 	}
+	if err := compareListings(p.state.Tree); err != nil {
+		return err
+	}
 	var snapshot bytes.Buffer
 	if _, err := p.state.WriteTo(&snapshot); err != nil {
 		return err
@@ -179,6 +182,38 @@ func (p *pair) compare() error {
 	}
 	p.replica = read
 	raftfsm.BoundPast(&p.replica, modelPast)
+	return nil
+}
+
+// compareListings compares what the tree lists at and below each node with a look at all nodes.
+func compareListings(tree namespace.Tree) error {
+	all := slices.SortedFunc(tree.All(), func(a, b *namespace.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, at := range all {
+		var children, locked, below []*namespace.Node
+		for _, n := range all {
+			if n.Name.Parent() == at.Name && n.Name != "" {
+				children = append(children, n)
+			}
+			if n == at || strings.HasPrefix(string(n.Name), string(at.Name)+"/") {
+				if below = append(below, n); len(n.Holders) > 0 {
+					locked = append(locked, n)
+				}
+			}
+		}
+		slices.SortStableFunc(below, func(a, b *namespace.Node) int { return cmp.Compare(a.Name.Depth(), b.Name.Depth()) })
+		var listed []*namespace.Node
+		for _, n := range tree.Below(at.Name, nil) {
+			listed = append(listed, n)
+		}
+		if !slices.Equal(listed, below) || !slices.Equal(slices.Collect(tree.Locked(at.Name)), locked) || !slices.Equal(slices.Collect(tree.Children(at.Name, "")), children) {
+			return fmt.Errorf("what is listed at %q is not what is there", at.Name)
+		}
+		for i, n := range children {
+			if !slices.Equal(slices.Collect(tree.Children(at.Name, n.Name.Base())), children[i+1:]) {
+				return fmt.Errorf("the children after %q are not those that are there", n.Name)
+			}
+		}
+	}
 	return nil
 }
 
@@ -248,8 +283,8 @@ func TestStateAgainstModel(t *testing.T) {
 // episode is the number of commands after which a run begins anew: after more, most quotas and numbers are used up.
 const episode = 2_500
 
-// TestMillion compares a long run, in episodes, with the model, and reduces a failure to the steps that it needs. A
-// million commands take less than a minute: go test -run TestMillion ./raftfsm -ops 1000000.
+// TestMillion compares a long run, in episodes, with the model; of a failure, TestStateAgainstModel and FuzzModel find
+// what is needed for it. A million commands take less than a minute: go test -run TestMillion ./raftfsm -ops 1000000.
 func TestMillion(t *testing.T) {
 	begin := *seed
 	if begin == 0 {
@@ -265,9 +300,7 @@ func TestMillion(t *testing.T) {
 			err = p.replay()
 		}
 		if err != nil {
-			t.Logf("the episode at %d: %v", done, err)
-			steps = shrink(steps[:p.steps], 3_000, func(steps []step) bool { return runSteps(steps) != nil })
-			t.Fatalf("cut down to %d steps: %v%s", len(steps), runSteps(steps), trace(steps))
+			t.Fatalf("the episode at %d: %v", done, err)
 		}
 		for what, n := range p.seen {
 			seen[what] += n
@@ -297,40 +330,6 @@ func randomSteps(seed, more uint64, n int) []step {
 	return steps
 }
 
-// shrink removes the steps that it can, in ever smaller pieces, and sets what it can of the rest to 0, as long as the
-// steps fail (delta debugging) and it has made fewer than the given number of tries.
-func shrink(steps []step, most int, try func([]step) bool) []step {
-	fails := func(steps []step) bool {
-		most--
-		return most >= 0 && try(steps)
-	}
-	for size := max(len(steps)/2, 1); ; {
-		before := len(steps)
-		for at := 0; at < len(steps); {
-			if fewer := slices.Concat(steps[:at], steps[min(at+size, len(steps)):]); fails(fewer) {
-				steps = fewer
-			} else {
-				at += size
-			}
-		}
-		if size > 1 {
-			size /= 2
-		} else if len(steps) == before {
-			break
-		}
-	}
-	for i := range steps {
-		for j := range steps[i] {
-			if was := steps[i][j]; was != 0 {
-				if steps[i][j] = 0; !fails(steps) {
-					steps[i][j] = was
-				}
-			}
-		}
-	}
-	return steps
-}
-
 // trace shows the commands of the steps.
 func trace(steps []step) string {
 	var b strings.Builder
@@ -343,20 +342,4 @@ func trace(steps []step) string {
 		}
 	}
 	return b.String()
-}
-
-// shrink finds the steps that matter, and no others.
-func TestShrink(t *testing.T) {
-	steps := make([]step, 1000)
-	for i := range steps {
-		steps[i] = step{0: byte(i), 5: 9}
-	}
-	steps[400][7], steps[801][3] = 1, 2
-	left := shrink(steps, 5_000, func(steps []step) bool {
-		first := slices.IndexFunc(steps, func(s step) bool { return s[7] == 1 })
-		return first >= 0 && slices.ContainsFunc(steps[first:], func(s step) bool { return s[3] == 2 })
-	})
-	if want := []step{{7: 1}, {3: 2}}; !slices.Equal(left, want) {
-		t.Errorf("cut down to %v, want %v", left, want)
-	}
 }
