@@ -2,7 +2,12 @@ package namespace_test
 
 import (
 	"errors"
+	"fmt"
+	"iter"
+	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,5 +77,212 @@ func (c *cell) wantDropped(got, want namespace.Dropped) {
 	c.Helper()
 	if !slices.Equal(got.Free, want.Free) || !slices.Equal(got.Delayed, want.Delayed) || !slices.Equal(got.Dying, want.Dying) {
 		c.Fatalf("released %+v, want %+v", got, want)
+	}
+}
+
+var rootACL = api.ACL{Read: "all", Write: "some", Change: "few"}
+
+// world is the state that a log changes: a tree and the counter from which its
+// numbers come.
+type world struct {
+	tree    namespace.Tree
+	counter uint64
+}
+
+func newWorld() *world { return &world{tree: namespace.New(rootACL), counter: 1} }
+
+func (w *world) draw() uint64 { w.counter++; return w.counter }
+
+func (w *world) drawGeneration() api.Generation { return api.Generation(w.draw()) }
+
+// dump returns everything that a tree shows.
+func dump(t namespace.Tree) string {
+	var b strings.Builder
+	pointer := regexp.MustCompile("0x[0-9a-f]{6,}")
+	show := func(what string, nodes iter.Seq[*namespace.Node]) {
+		fmt.Fprintf(&b, "%s:", what)
+		for n := range nodes {
+			shown := *n
+			shown.Quota = nil // do not print a pointer
+			fmt.Fprintf(&b, " %+v %+v", shown, n.Quota)
+		}
+		b.WriteString("\n")
+	}
+	show("all", t.All())
+	show("locked", t.Locked(""))
+	for session := range 4 {
+		show(fmt.Sprint("session ", session), t.OwnedBy(api.SessionID(session)))
+	}
+	for name, d := range t.Delays() {
+		fmt.Fprintf(&b, "%s: %+v\n", name, d)
+	}
+	for _, creator := range []string{"", "ann", "bob"} {
+		fmt.Fprintf(&b, "%q uses %+v\n", creator, t.Usage(creator))
+	}
+	fmt.Fprintf(&b, "%+v", t.Counts())
+	return pointer.ReplaceAllString(b.String(), "a list") // a pointer too; the list's contents are those of the node
+}
+
+// A copy is independent: a change of one is not visible in the other, however
+// many handles hold a lock or have a node open.
+func TestCopiesGoTheirOwnWays(t *testing.T) {
+	c := newCell(t)
+	file := c.create("/f", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
+	for handle := range api.HandleID(20) {
+		join := func(tree *namespace.Tree, session api.SessionID) string {
+			by := namespace.Holder{Owner: namespace.Owner{Session: session, Handle: handle}}
+			_, opened := tree.Open(file, by.Owner)
+			_, acquired := tree.Acquire(file, by, api.Shared, c.drawGeneration)
+			if err := errors.Join(opened, acquired); err != nil {
+				t.Fatal(err)
+			}
+			return dump(*tree)
+		}
+		other := c.tree
+		one := join(&c.tree, 2)
+		join(&other, 3)
+		if is := dump(c.tree); is != one {
+			t.Fatalf("with %d handles, a tree changed with its copy\nfrom %s\nto   %s", handle, one, is)
+		}
+	}
+}
+
+// Many goroutines may read a copy while the tree changes; the race detector
+// checks it.
+func TestCopiesAreReadWhileTheTreeChanges(t *testing.T) {
+	c := newCell(t)
+	lock := c.create("/l", namespace.Spec{}).Ref()
+	c.mustAcquire(lock, alice, api.Shared, time.Second)
+	var readers sync.WaitGroup
+	for i := range 50 {
+		snapshot, was := c.tree, dump(c.tree)
+		readers.Go(func() {
+			if is := dump(snapshot); is != was {
+				t.Errorf("snapshot %d changed\nfrom %s\nto   %s", i, was, is)
+			}
+		})
+		c.create(api.Name(fmt.Sprintf("/f%d", i)), namespace.Spec{Ephemeral: true, Opener: bob})
+		g := c.mustAcquire(lock, carol, api.Shared, time.Second)
+		if _, err := c.tree.Release(lock, carol, g); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 9 {
+			for _, dying := range c.tree.DropSession(bob.Session, true, c.draw).Dying {
+				c.tree.Remove(dying)
+			}
+		}
+	}
+	readers.Wait()
+}
+
+// From every mark on, Below returns the later nodes that a scan of all nodes
+// finds.
+func TestBelow(t *testing.T) {
+	tree := namespace.New(api.ACL{})
+	names := []api.Name{"/a", "/a-", "/a/a", "/a/b", "/a/b/c", "/a-/x", "/ab", "/b", "/b/a", "/b/a/c"}
+	for i, name := range names {
+		if _, err := tree.Create(name, namespace.Spec{Kind: api.Directory}, api.Generation(i+2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, prefix := range append([]api.Name{"", "/none", "/a/none"}, names...) {
+		var want []api.Name
+		for n := range tree.All() {
+			if n.Name == prefix || strings.HasPrefix(string(n.Name), string(prefix)+"/") {
+				want = append(want, n.Name)
+			}
+		}
+		var marks []namespace.Mark
+		for behind := namespace.Mark(nil); ; {
+			var got []api.Name
+			for mark, n := range tree.Below(prefix, behind) {
+				if got = append(got, n.Name); len(got) == 1 {
+					marks = append(marks, slices.Clone(mark))
+					if !slices.Equal(mark, n.Mark()) {
+						t.Errorf("the mark of %s is %q, and Mark returns %q", n.Name, mark, n.Mark())
+					}
+				}
+			}
+			if rest := want[min(len(want), len(marks)-min(len(got), 1)):]; !slices.Equal(got, rest) {
+				t.Errorf("below %q, behind %q: %v, want %v", prefix, behind, got, rest)
+			}
+			if len(got) == 0 {
+				break
+			}
+			behind = marks[len(marks)-1]
+		}
+	}
+}
+
+// A counter that went back must not make a lock's generation go back.
+func TestLockGenerationNeverGoesBack(t *testing.T) {
+	c := newCell(t)
+	lock := c.create("/l", namespace.Spec{}).Ref()
+	g := c.mustAcquire(lock, alice, api.Exclusive, 0)
+	if _, err := c.tree.Close(lock, alice); err != nil {
+		t.Fatal(err)
+	}
+	for _, next := range []api.Generation{0, g - 1, g, api.MaxGeneration + 1} {
+		_, err := c.tree.Acquire(lock, namespace.Holder{Owner: bob}, api.Exclusive, func() api.Generation { return next })
+		c.want(err, api.Corrupt)
+	}
+	if n := c.node("/l"); n.Lock != g || len(n.Holders) > 0 {
+		t.Errorf("a refused claim has changed the lock to %+v", n)
+	}
+}
+
+// The same holds for the generations of contents and ACL names.
+func TestContentGenerationNeverGoesBack(t *testing.T) {
+	c := newCell(t)
+	before := c.create("/f", namespace.Spec{})
+	for _, next := range []api.Generation{0, before.Content - 1, before.Content, api.MaxGeneration + 1} {
+		draw := func() api.Generation { return next }
+		_, err := c.tree.SetContents(before.Ref(), namespace.Write{Contents: []byte("x")}, draw)
+		c.want(err, api.Corrupt)
+		_, err = c.tree.SetACL(before.Ref(), api.ACL{Read: "r"}, nil, draw)
+		c.want(err, api.Corrupt)
+	}
+	if c.node("/f") != before {
+		t.Error("a refused change has changed the node")
+	}
+}
+
+// Commands from the log must obey the same limits as requests.
+func TestLimits(t *testing.T) {
+	c := newCell(t)
+	deepest := api.Name("")
+	for range api.MaxDepth {
+		deepest += "/d"
+		c.create(deepest, namespace.Spec{Kind: api.Directory})
+	}
+	longest := "/" + api.Name(strings.Repeat("n", api.MaxPath-1))
+	file := c.create(longest, namespace.Spec{ACL: api.ACL{Read: strings.Repeat("r", api.MaxACLName)}}).Ref()
+	holder := namespace.Holder{Owner: alice, Delay: api.MaxLockDelay, Reason: strings.Repeat("r", api.MaxReason)}
+	if _, err := c.tree.Acquire(file, holder, api.Shared, c.drawGeneration); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tree.Check(); err != nil {
+		t.Fatal(err)
+	}
+
+	create := func(name api.Name, spec namespace.Spec, instance api.Generation) error {
+		_, err := c.tree.Create(name, spec, instance)
+		return err
+	}
+	join := func(h namespace.Holder) error {
+		_, err := c.tree.Acquire(file, h, api.Shared, c.drawGeneration)
+		return err
+	}
+	for what, err := range map[string]error{
+		"depth":    create(deepest+"/d", namespace.Spec{Kind: api.File}, 99),
+		"name":     create(longest+"n", namespace.Spec{Kind: api.File}, 99),
+		"ACL":      create("/f", namespace.Spec{Kind: api.File, ACL: api.ACL{Change: strings.Repeat("r", api.MaxACLName+1)}}, 99),
+		"instance": create("/f", namespace.Spec{Kind: api.File}, api.MaxGeneration+1),
+		"reason":   join(namespace.Holder{Owner: bob, Reason: strings.Repeat("r", api.MaxReason+1)}),
+		"delay":    join(namespace.Holder{Owner: bob, Delay: api.MaxLockDelay + 1}),
+	} {
+		if !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("above the limit of %s: %v, want InvalidArgument", what, err)
+		}
 	}
 }
