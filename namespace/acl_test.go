@@ -341,15 +341,6 @@ func TestManyIncludes(t *testing.T) {
 	}
 }
 
-func BenchmarkAdmitsLongLists(b *testing.B) {
-	tree, _ := longLists(b, 64)
-	for b.Loop() {
-		if tree.Admits("l0", "nobody") {
-			b.Fatal("admitted")
-		}
-	}
-}
-
 // A list keeps nothing of its comments in memory, beside the contents of the file: not even a list of
 // one member.
 func TestListKeepsNoComments(t *testing.T) {

@@ -135,20 +135,6 @@ func (c *benchCell) measure(b *testing.B, commands int, do func()) {
 	b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/n, "B/command")
 }
 
-// BenchmarkWrite applies an entry that writes 256 bytes to each of 64 files.
-func BenchmarkWrite(b *testing.B) {
-	c := newBenchCell(b, 64)
-	c.read = true
-	contents := make([]byte, 256)
-	commands := make([]raftfsm.Command, 64)
-	c.measure(b, len(commands), func() {
-		for i := range commands {
-			commands[i] = raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(i), Node: c.locks[i], Contents: contents}}
-		}
-		c.do(b, commands...)
-	})
-}
-
 // acquireAll returns an entry that acquires every lock for its session.
 func (c *benchCell) acquireAll() raftfsm.Entry {
 	var commands []raftfsm.Command
