@@ -142,7 +142,7 @@ func TestAuthoritiesAreKeptApartByTheirKeys(t *testing.T) {
 					t.Errorf("%s: %v, want %q", what, err, c.want)
 				}
 			}
-			check("at the start", KeepApart(must(Open(Files{CA: authorityFile(t, c.clients...)}))(t), must(Open(Files{CA: authorityFile(t, c.peers...)}))(t)))
+			check("at the start", KeepApart(storeOf(t, c.clients...), storeOf(t, c.peers...)))
 			nobody := must(NewAuthority("nobody", time.Hour))(t).Cert
 			for _, swapped := range []bool{false, true} {
 				first, second := c.clients, c.peers
@@ -251,7 +251,7 @@ func TestAuthorityThatWasRenewedOften(t *testing.T) {
 	for range maxChain + 1 {
 		list = append(list, certified(t, a, Pair{}, nil).Cert)
 	}
-	s := must(Open(Files{CA: authorityFile(t, list...)}))(t)
+	s := storeOf(t, list...)
 	if _, err := s.Check([]*x509.Certificate{must(a.IssueClient("c", time.Hour))(t).Cert}, x509.ExtKeyUsageClientAuth); err != nil {
 		t.Error(err)
 	}
@@ -268,7 +268,7 @@ func TestEndedCertificatesOfAnAuthorityHideNone(t *testing.T) {
 		}).Cert)
 	}
 	list = append(list, a.Cert)
-	s := must(Open(Files{CA: authorityFile(t, list...)}))(t)
+	s := storeOf(t, list...)
 	if _, err := s.Check([]*x509.Certificate{must(a.IssueClient("c", time.Hour))(t).Cert}, x509.ExtKeyUsageClientAuth); err != nil {
 		t.Error(err)
 	}

@@ -51,13 +51,8 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 
 // storeOf returns a store with these authorities.
 func storeOf(t *testing.T, authorities ...*x509.Certificate) *Store {
-	var text []byte
-	for _, a := range authorities {
-		text = append(text, pemOf("CERTIFICATE", a.Raw)...)
-	}
-	name := t.TempDir() + "/ca.crt"
-	must(0, os.WriteFile(name, text, 0o600))(t)
-	return must(Open(Files{CA: name}))(t)
+	t.Helper()
+	return must(Open(Files{CA: authorityFile(t, authorities...)}))(t)
 }
 
 // quickest returns the shortest time that something has taken.
@@ -274,43 +269,23 @@ func pemOf(kind string, ders ...[]byte) (text []byte) {
 // An authority between can be revoked by its root, also if it is in the file of authorities, where it has to be for its own lists to count.
 func TestRevokedIntermediate(t *testing.T) {
 	k := newKit(t)
-	now := time.Now()
-	mk := func(subject string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, ca bool) (*x509.Certificate, *ecdsa.PrivateKey) {
-		key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-		c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: subject}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IsCA: ca, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature}
-		if ca {
-			c.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
-		} else {
-			c.DNSNames = []string{subject}
-		}
-		if parent == nil {
-			parent, parentKey = c, key
-		}
-		return must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, c, parent, key.Public(), parentKey))(t)))(t), key
-	}
-	root, rootKey := mk("root", nil, nil, true)
-	between, betweenKey := mk("between", root, rootKey, true)
-	leaf, _ := mk("alice", between, betweenKey, false)
-	list := func(by *x509.Certificate, key *ecdsa.PrivateKey, revoked ...*x509.Certificate) []byte {
-		l := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: now.Add(time.Hour)}
-		for _, c := range revoked {
-			l.RevokedCertificateEntries = append(l.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: now})
-		}
-		return must(x509.CreateRevocationList(rand.Reader, l, by, key))(t)
-	}
-	chain := []*x509.Certificate{leaf, between}
+	root := below(t, Pair{}, "root")
+	between := below(t, root, "between")
+	leaf := must(between.IssueClient("alice", time.Hour))(t).Cert
+	list := func(by Pair, revoked ...*x509.Certificate) []byte { return must(by.Revoke(nil, revoked...))(t) }
+	chain := []*x509.Certificate{leaf, between.Cert}
 	for name, c := range map[string]struct {
 		ca  [][]byte
 		crl [][]byte
 	}{
-		"not listed": {[][]byte{root.Raw}, [][]byte{list(root, rootKey, between)}},
-		"listed":     {[][]byte{root.Raw, between.Raw}, [][]byte{list(root, rootKey, between), list(between, betweenKey)}},
+		"not listed": {[][]byte{root.Cert.Raw}, [][]byte{list(root, between.Cert)}},
+		"listed":     {[][]byte{root.Cert.Raw, between.Cert.Raw}, [][]byte{list(root, between.Cert), list(between)}},
 	} {
 		must(0, os.WriteFile(k.file("ca2.crt"), pemOf("CERTIFICATE", c.ca...), 0o600))(t)
 		must(0, os.WriteFile(k.file("ca2.crl"), pemOf("X509 CRL", c.crl...), 0o600))(t)
 		s := must(Open(Files{CA: k.file("ca2.crt"), CRL: k.file("ca2.crl")}))(t)
 		if _, err := s.Check(chain, x509.ExtKeyUsageClientAuth); err == nil {
-			t.Errorf("%s: the authority %q is revoked by its root, and what it has signed counts", name, between.Subject)
+			t.Errorf("%s: the authority %q is revoked by its root, and what it has signed counts", name, between.Cert.Subject)
 		}
 	}
 }

@@ -268,7 +268,7 @@ func TestNoChainIsOfBothPorts(t *testing.T) {
 	for range 100 {
 		w := newPKI(t, r)
 		ours, theirs := w.some(r), w.some(r)
-		a, b := must(Open(Files{CA: authorityFile(t, ours...)}))(t), must(Open(Files{CA: authorityFile(t, theirs...)}))(t)
+		a, b := storeOf(t, ours...), storeOf(t, theirs...)
 		if KeepApart(a, b) != nil {
 			continue
 		}
