@@ -17,14 +17,10 @@ func lists(t testing.TB, files map[string]string) *cell {
 	t.Helper()
 	w := newWorld()
 	for name, spec := range map[api.Name]namespace.Spec{"/acl": {Kind: api.Directory}, "/file": {Kind: api.File}, "/dir": {Kind: api.Directory}} {
-		if _, err := w.tree.Create(name, spec, w.drawGeneration()); err != nil {
-			t.Fatal(err)
-		}
+		must(w.tree.Create(name, spec, w.drawGeneration()))(t)
 	}
 	for name, contents := range files {
-		if _, err := w.tree.Create(namespace.ACLFile(name), namespace.Spec{Kind: api.File, Contents: []byte(contents)}, w.drawGeneration()); err != nil {
-			t.Fatal(err)
-		}
+		must(w.tree.Create(namespace.ACLFile(name), namespace.Spec{Kind: api.File, Contents: []byte(contents)}, w.drawGeneration()))(t)
 	}
 	only, _ := t.(*testing.T)
 	return &cell{T: only, world: *w}
@@ -39,9 +35,7 @@ func TestPaperACLsAreFiles(t *testing.T) {
 	c.want(c.tree.Permit(n, "baz", namespace.ToWrite), api.PermissionDenied)
 	c.want(c.tree.Permit(n, "bar", namespace.ToRead|namespace.ToWrite), api.PermissionDenied)
 	file, _ := c.tree.Get("/acl/foo")
-	if _, err := c.tree.SetContents(file.Ref(), namespace.Write{Contents: []byte("baz")}, c.drawGeneration); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.SetContents(file.Ref(), namespace.Write{Contents: []byte("baz")}, c.drawGeneration))(t)
 	c.want(c.tree.Permit(n, "bar", namespace.ToWrite), api.PermissionDenied)
 	c.want(c.tree.Permit(n, "baz", namespace.ToWrite), api.OK)
 }
@@ -276,9 +270,7 @@ func longLists(tb testing.TB, number int) (tree namespace.Tree, members int) {
 	tb.Helper()
 	w := newWorld()
 	create := func(name api.Name, spec namespace.Spec) {
-		if _, err := w.tree.Create(name, spec, w.drawGeneration()); err != nil {
-			tb.Fatal(err)
-		}
+		must(w.tree.Create(name, spec, w.drawGeneration()))(tb)
 	}
 	create(api.ACLDir, namespace.Spec{Kind: api.Directory})
 	var all strings.Builder
@@ -321,9 +313,7 @@ func TestLongListsAreLookedUp(t *testing.T) {
 func TestManyIncludes(t *testing.T) {
 	w := newWorld()
 	create := func(name api.Name, spec namespace.Spec) {
-		if _, err := w.tree.Create(name, spec, w.drawGeneration()); err != nil {
-			t.Fatal(err)
-		}
+		must(w.tree.Create(name, spec, w.drawGeneration()))(t)
 	}
 	create(api.ACLDir, namespace.Spec{Kind: api.Directory})
 	var includes strings.Builder

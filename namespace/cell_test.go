@@ -34,10 +34,7 @@ func (c *cell) create(name api.Name, spec namespace.Spec) *namespace.Node {
 	if spec.Kind == 0 {
 		spec.Kind = api.File
 	}
-	n, err := c.tree.Create(name, spec, c.drawGeneration())
-	if err != nil {
-		c.Fatal(err)
-	}
+	n := must(c.tree.Create(name, spec, c.drawGeneration()))(c)
 	return n
 }
 
@@ -47,10 +44,7 @@ func (c *cell) acquire(ref namespace.Ref, by namespace.Owner, mode api.LockMode,
 
 func (c *cell) mustAcquire(ref namespace.Ref, by namespace.Owner, mode api.LockMode, delay time.Duration) api.Generation {
 	c.Helper()
-	g, err := c.acquire(ref, by, mode, delay)
-	if err != nil {
-		c.Fatal(err)
-	}
+	g := must(c.acquire(ref, by, mode, delay))(c)
 	return g
 }
 
@@ -133,9 +127,7 @@ func TestCopiesGoTheirOwnWays(t *testing.T) {
 			by := namespace.Holder{Owner: namespace.Owner{Session: session, Handle: handle}}
 			_, opened := tree.Open(file, by.Owner)
 			_, acquired := tree.Acquire(file, by, api.Shared, c.drawGeneration)
-			if err := errors.Join(opened, acquired); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errors.Join(opened, acquired))
 			return dump(*tree)
 		}
 		other := c.tree
@@ -163,9 +155,7 @@ func TestCopiesAreReadWhileTheTreeChanges(t *testing.T) {
 		})
 		c.create(api.Name(fmt.Sprintf("/f%d", i)), namespace.Spec{Ephemeral: true, Opener: bob})
 		g := c.mustAcquire(lock, carol, api.Shared, time.Second)
-		if _, err := c.tree.Release(lock, carol, g); err != nil {
-			t.Fatal(err)
-		}
+		must(c.tree.Release(lock, carol, g))(t)
 		if i%10 == 9 {
 			for _, dying := range c.tree.DropSession(bob.Session, true, c.draw).Dying {
 				c.tree.Remove(dying)
@@ -181,9 +171,7 @@ func TestBelow(t *testing.T) {
 	tree := namespace.New(api.ACL{})
 	names := []api.Name{"/a", "/a-", "/a/a", "/a/b", "/a/b/c", "/a-/x", "/ab", "/b", "/b/a", "/b/a/c"}
 	for i, name := range names {
-		if _, err := tree.Create(name, namespace.Spec{Kind: api.Directory}, api.Generation(i+2)); err != nil {
-			t.Fatal(err)
-		}
+		must(tree.Create(name, namespace.Spec{Kind: api.Directory}, api.Generation(i+2)))(t)
 	}
 	for _, prefix := range append([]api.Name{"", "/none", "/a/none"}, names...) {
 		var want []api.Name
@@ -219,9 +207,7 @@ func TestLockGenerationNeverGoesBack(t *testing.T) {
 	c := newCell(t)
 	lock := c.create("/l", namespace.Spec{}).Ref()
 	g := c.mustAcquire(lock, alice, api.Exclusive, 0)
-	if _, err := c.tree.Close(lock, alice); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.Close(lock, alice))(t)
 	for _, next := range []api.Generation{0, g - 1, g, api.MaxGeneration + 1} {
 		_, err := c.tree.Acquire(lock, namespace.Holder{Owner: bob}, api.Exclusive, func() api.Generation { return next })
 		c.want(err, api.Corrupt)
@@ -258,12 +244,8 @@ func TestLimits(t *testing.T) {
 	longest := "/" + api.Name(strings.Repeat("n", api.MaxPath-1))
 	file := c.create(longest, namespace.Spec{ACL: api.ACL{Read: strings.Repeat("r", api.MaxACLName)}}).Ref()
 	holder := namespace.Holder{Owner: alice, Delay: api.MaxLockDelay, Reason: strings.Repeat("r", api.MaxReason)}
-	if _, err := c.tree.Acquire(file, holder, api.Shared, c.drawGeneration); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.tree.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.Acquire(file, holder, api.Shared, c.drawGeneration))(t)
+	noErr(t, c.tree.Check())
 
 	create := func(name api.Name, spec namespace.Spec, instance api.Generation) error {
 		_, err := c.tree.Create(name, spec, instance)
@@ -284,5 +266,22 @@ func TestLimits(t *testing.T) {
 		if !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("above the limit of %s: %v, want InvalidArgument", what, err)
 		}
+	}
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -69,9 +69,7 @@ func TestRefusalsOfNodes(t *testing.T) {
 	c := newCell(t)
 	file := c.create("/f", namespace.Spec{})
 	dying := c.create("/dying", namespace.Spec{Ephemeral: true, Opener: alice})
-	if _, err := c.tree.Close(dying.Ref(), alice); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.Close(dying.Ref(), alice))(t)
 	create := func(name api.Name, spec namespace.Spec) error {
 		spec.Kind = api.File
 		_, err := c.tree.Create(name, spec, c.drawGeneration())
@@ -107,9 +105,7 @@ func TestCloseIsOfOneHandle(t *testing.T) {
 	file := c.create("/f", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
 	again := namespace.Owner{Session: alice.Session, Handle: 2}
 	for _, by := range []namespace.Owner{bob, again} {
-		if _, err := c.tree.Open(file, by); err != nil {
-			t.Fatal(err)
-		}
+		must(c.tree.Open(file, by))(t)
 	}
 	for _, by := range []namespace.Owner{alice, bob, again} { // the sessions of the holders are not in order
 		c.mustAcquire(file, by, api.Shared, 0)
@@ -158,9 +154,7 @@ func TestStat(t *testing.T) {
 	c.create("/d", namespace.Spec{Kind: api.Directory, ModifiedUnix: 5})
 	file := c.create("/d/f", namespace.Spec{Contents: []byte("abc"), ModifiedUnix: 6})
 	lock := c.mustAcquire(file.Ref(), alice, api.Exclusive, 0)
-	if _, err := c.tree.SetContents(file.Ref(), namespace.Write{Contents: []byte("abcd"), ModifiedUnix: 7}, c.drawGeneration); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.SetContents(file.Ref(), namespace.Write{Contents: []byte("abcd"), ModifiedUnix: 7}, c.drawGeneration))(t)
 	if s := c.node("/d").Stat(); s.Kind != api.Directory || s.Children != 1 || s.ModifiedUnix != 5 || s.Lock != 0 {
 		t.Errorf("Stat of the directory: %+v", s)
 	}
@@ -295,13 +289,9 @@ func (c *cell) readAgain() namespace.Tree {
 	for n := range c.tree.All() {
 		copied := namespace.Node{Name: n.Name, Kind: n.Kind, Instance: n.Instance, Content: n.Content, ACLs: n.ACLs, ACL: n.ACL,
 			Contents: n.Contents, Checksum: n.Checksum, Children: n.Children, Creator: n.Creator, Quota: n.Quota}
-		if err := read.Restore(&copied); err != nil {
-			c.Fatal(err)
-		}
+		noErr(c, read.Restore(&copied))
 	}
-	if err := read.Check(); err != nil {
-		c.Fatal(err)
-	}
+	noErr(c, read.Check())
 	return read
 }
 
@@ -324,9 +314,7 @@ func TestQuotaKeepsItsLimits(t *testing.T) {
 		c.wantCause("too much", read.CheckQuota("/d/g", more), what)
 		c.want(read.CheckQuota("/d/g", namespace.Usage{Nodes: 2, Bytes: 2}), api.OK)
 	}
-	if _, err := c.tree.SetQuota(dir.Ref(), namespace.Usage{Bytes: 5}); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.SetQuota(dir.Ref(), namespace.Usage{Bytes: 5}))(t)
 	c.want(c.tree.CheckQuota("/d/g", namespace.Usage{Nodes: 99}), api.OK) // no limit is set
 	_, err = c.tree.SetQuota(dir.Ref(), namespace.Usage{Nodes: -1, Bytes: 5})
 	if r := c.wantCause("a negative quota", err, refusal.QuotaNegativeBelow); *r.Quota != (api.Quota{Nodes: -1, Bytes: 5}) {

@@ -67,9 +67,7 @@ func TestLockOfEphemeralNeedsItOpen(t *testing.T) {
 	file := c.create("/f", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
 	_, err := c.acquire(file, bob, api.Exclusive, 0)
 	c.want(err, api.HandleClosed)
-	if _, err := c.tree.Open(file, bob); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.Open(file, bob))(t)
 	c.mustAcquire(file, bob, api.Exclusive, time.Second)
 	d := c.tree.DropSession(bob.Session, true, c.draw)
 	c.wantDropped(d, namespace.Dropped{Delayed: []api.Name{"/f"}})
@@ -201,9 +199,7 @@ func TestEvictLeavesOpeners(t *testing.T) {
 	c := newCell(t)
 	ref := c.create("/e", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
 	token := c.mustAcquire(ref, alice, api.Exclusive, time.Second)
-	if _, err := c.tree.Revoke(ref, refusal.Intervention{Why: "stuck"}); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.Revoke(ref, refusal.Intervention{Why: "stuck"}))(t)
 	c.wantDropped(c.tree.Evict(ref, token, []namespace.Owner{alice}), namespace.Dropped{Free: []api.Name{"/e"}})
 	if n := c.node("/e"); n.Dying() || len(n.Openers) != 1 {
 		t.Errorf("%+v", n)

@@ -128,9 +128,7 @@ func TestPaperNormalReleaseFreesAtOnce(t *testing.T) {
 		c.mustAcquire(lock, alice, api.Exclusive, time.Minute)
 		c.wantDropped(let(), namespace.Dropped{Free: []api.Name{"/l"}})
 		g := c.mustAcquire(lock, bob, api.Exclusive, 0)
-		if _, err := c.tree.Release(lock, bob, g); err != nil {
-			t.Fatal(err)
-		}
+		must(c.tree.Release(lock, bob, g))(t)
 	}
 }
 
@@ -169,9 +167,7 @@ func TestPaperEphemeralNodes(t *testing.T) {
 	c := newCell(t)
 	dir := c.create("/d", namespace.Spec{Kind: api.Directory, Ephemeral: true, Opener: alice}).Ref()
 	file := c.create("/d/f", namespace.Spec{Ephemeral: true, Opener: bob}).Ref()
-	if _, err := c.tree.Open(file, carol); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.Open(file, carol))(t)
 	d := c.tree.DropSession(bob.Session, true, c.draw)
 	c.wantDropped(d, namespace.Dropped{}) // carol still has it open
 	if c.tree.Remove(file) || c.tree.Remove(dir) {

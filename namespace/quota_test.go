@@ -20,9 +20,7 @@ func limited(t *testing.T) *cell {
 	c.create("/d", namespace.Spec{Kind: api.Directory, Creator: "dan"})
 	c.create("/d/e", namespace.Spec{Kind: api.Directory, Creator: "dan"})
 	for name, limit := range map[api.Name]use{"": {Nodes: 100, Bytes: 1000}, "/d": {Nodes: 4, Bytes: 40}, "/d/e": {Nodes: 2}} {
-		if _, err := c.tree.SetQuota(c.node(name).Ref(), limit); err != nil {
-			t.Fatal(err)
-		}
+		must(c.tree.SetQuota(c.node(name).Ref(), limit))(t)
 	}
 	c.wantUsed(use{Nodes: 2}, use{Nodes: 1}, use{})
 	return c
@@ -45,9 +43,7 @@ func TestQuotasCountEverythingBelow(t *testing.T) {
 	c := limited(t)
 	f := c.create("/d/e/f", namespace.Spec{Contents: []byte("12345"), Creator: "fay"}).Ref()
 	c.wantUsed(use{Nodes: 3, Bytes: 5}, use{Nodes: 2, Bytes: 5}, use{Nodes: 1, Bytes: 5})
-	if _, err := c.tree.SetContents(f, namespace.Write{Contents: []byte("12")}, c.drawGeneration); err != nil {
-		t.Fatal(err)
-	}
+	must(c.tree.SetContents(f, namespace.Write{Contents: []byte("12")}, c.drawGeneration))(t)
 	c.wantUsed(use{Nodes: 3, Bytes: 2}, use{Nodes: 2, Bytes: 2}, use{Nodes: 1, Bytes: 2})
 	eph := c.create("/d/eph", namespace.Spec{Contents: []byte("1"), Ephemeral: true, Opener: alice}).Ref()
 	c.create("/top", namespace.Spec{Contents: []byte("1")})
@@ -186,9 +182,7 @@ func TestTreeTakesWhatItWeighs(t *testing.T) {
 			for n := range nodes {
 				node := one(n)
 				node.Name, node.Kind, node.Instance, node.Content, node.ACLs = api.Name(fmt.Sprintf("/n%d", n)), api.File, 1, 1, 1
-				if err := tree.Adopt(node, 1); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, tree.Adopt(node, 1))
 			}
 			took, weighs := heap()-before, tree.Counts().Weight()-weight
 			t.Logf("%d nodes take %d bytes each, and weigh %d", nodes, took/nodes, weighs/nodes)
@@ -209,16 +203,12 @@ func TestListsTakeWhatTheyWeigh(t *testing.T) {
 	}
 	before := heap()
 	tree := namespace.New(api.ACL{})
-	if err := tree.Adopt(&namespace.Node{Name: api.ACLDir, Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1}, 1); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, tree.Adopt(&namespace.Node{Name: api.ACLDir, Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1}, 1))
 	weight := tree.Counts().Weight()
 	for n := range lists {
 		contents := []byte(long.String())
 		node := &namespace.Node{Name: namespace.ACLFile(fmt.Sprint("l", n)), Kind: api.File, Instance: 1, Content: 1, ACLs: 1, Contents: contents, Checksum: crc64.Checksum(contents, crc64.MakeTable(crc64.ECMA))}
-		if err := tree.Adopt(node, 1); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, tree.Adopt(node, 1))
 	}
 	took, weighs := heap()-before, tree.Counts().Weight()-weight
 	t.Logf("%d lists take %d KiB each, and weigh %d", lists, took/lists>>10, weighs/lists>>10)

@@ -304,10 +304,7 @@ func TestOtherProtocols(t *testing.T) {
 
 // gRPC, which knows nothing of frames, closes such a connection at once.
 func TestOnlyGRPC(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	g := grpc.NewServer()
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()

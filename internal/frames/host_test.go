@@ -54,10 +54,7 @@ func newHost(t testing.TB) *host {
 // listen serves on a port of the loopback interface, and returns its address.
 func (h *host) listen(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	g := grpc.NewServer(append(h.server.Gateway(), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(8<<10), grpc.ConnectionTimeout(5*time.Second))...)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
@@ -74,10 +71,7 @@ func (h *host) listen(t testing.TB) string {
 // dialled connects.
 func dialled(t testing.TB, address string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -85,10 +79,7 @@ func dialled(t testing.TB, address string) net.Conn {
 // linked is a link over a connection.
 func linked(t testing.TB, conn net.Conn) (*Link, pb.TestServiceClient) {
 	t.Helper()
-	l, err := Open(t.Context(), conn, LinkConfig{Times: Times{Ping: 10 * time.Second, Timeout: 5 * time.Second, Idle: time.Minute}, MaxReply: hostRequest})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(Open(t.Context(), conn, LinkConfig{Times: Times{Ping: 10 * time.Second, Timeout: 5 * time.Second, Idle: time.Minute}, MaxReply: hostRequest}))(t)
 	t.Cleanup(func() {
 		l.Close()
 		l.Wait()
@@ -214,9 +205,7 @@ func TestNothingIsKeptOfRefusedRequests(t *testing.T) {
 			r.greet()
 			go func() { _, _ = ours.Write(sent) }()
 			var head [HeaderSize]byte
-			if _, err := readHeader(ours, &head); err != nil {
-				t.Fatal(err)
-			}
+			must(readHeader(ours, &head))(t)
 			synctest.Wait()
 			if n := open.Load(); n != 0 {
 				t.Errorf("%s: %d contexts are kept when it has been answered", name, n)
@@ -345,13 +334,26 @@ func TestTraceOfAnother(t *testing.T) {
 	frame = appendTrace(frame, someTrace) // of call 0
 	request := appendRequest(Header{Kind: KindRequest}.Append(nil), "/grpc.testing.TestService/UnaryCall", 0)
 	seal(request, 1)
-	if _, err := conn.Write(append(frame, request...)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(conn, make([]byte, HelloSize+HeaderSize)); err != nil {
-		t.Fatal(err)
-	}
+	must(conn.Write(append(frame, request...)))(t)
+	must(io.ReadFull(conn, make([]byte, HelloSize+HeaderSize)))(t)
 	if got := <-told; got != "" {
 		t.Errorf("call 1 has the trace %q of call 0", got)
+	}
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

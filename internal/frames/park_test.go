@@ -241,8 +241,6 @@ func measure(b *testing.B, conns []grpc.ClientConnInterface) {
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	noErr(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -101,13 +101,8 @@ func TestViolations(t *testing.T) {
 				go func() { _, _ = r.conn.Write(append(sent, request(100, &pb.SimpleRequest{})...)) }()
 				for {
 					var head [HeaderSize]byte
-					h, err := readHeader(r.conn, &head)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if _, err := io.CopyN(io.Discard, r.conn, int64(h.Length)); err != nil {
-						t.Fatal(err)
-					}
+					h := must(readHeader(r.conn, &head))(t)
+					must(io.CopyN(io.Discard, r.conn, int64(h.Length)))(t)
 					if h.Call == 100 && h.Kind == KindLast {
 						return
 					}
@@ -184,9 +179,7 @@ func TestCancelledAtOnce(t *testing.T) {
 // bounded.
 func TestTakesNothing(t *testing.T) {
 	attack(t, func(t *testing.T, h *host, r *rude) {
-		if _, err := r.conn.Write(request(1, &pb.SimpleRequest{ResponseSize: 10})); err != nil {
-			t.Fatal(err)
-		}
+		must(r.conn.Write(request(1, &pb.SimpleRequest{ResponseSize: 10})))(t)
 		ping, sent := Header{Kind: KindPing, Call: 5}.Append(nil), 0
 		began := time.Now()
 		for ; time.Since(began) < time.Minute; sent++ {
@@ -292,9 +285,7 @@ func TestLeftOut(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if _, err := theirs.Write(Header{Kind: KindLeave, Call: 1}.Append(nil)); err != nil {
-			t.Fatal(err)
-		}
+		must(theirs.Write(Header{Kind: KindLeave, Call: 1}.Append(nil)))(t)
 		var unsent *NotSentError
 		if err := <-results; !errors.As(err, &unsent) {
 			t.Errorf("a call that the server did not take: %v", err)
@@ -303,9 +294,7 @@ func TestLeftOut(t *testing.T) {
 		if len(results) > 0 {
 			t.Errorf("a call that the server took: %v", <-results)
 		}
-		if _, err := theirs.Write(Header{Kind: KindLast, Call: 1}.Append(nil)); err != nil {
-			t.Fatal(err)
-		}
+		must(theirs.Write(Header{Kind: KindLast, Call: 1}.Append(nil)))(t)
 		if err := <-results; err != nil {
 			t.Errorf("a call that was answered: %v", err)
 		}

@@ -48,9 +48,7 @@ func TestArgumentsPassUnchanged(t *testing.T) {
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o644))
 	for name, want := range map[string]int{
 		"no-such-command-anywhere":      ExitNotFound,
 		filepath.Join(dir, "not-there"): ExitNotFound,
@@ -71,9 +69,7 @@ func TestFind(t *testing.T) {
 // A file may look executable and not be.
 func TestStartOfWhatTheSystemCannotRun(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken")
-	if err := os.WriteFile(broken, []byte("\x7fELF nonsense"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(broken, []byte("\x7fELF nonsense"), 0o755))
 	c := shell("")
 	c.Path, c.Args = broken, []string{broken}
 	_, err := Start(c, make(chan os.Signal, 1))
@@ -86,9 +82,7 @@ func TestStartOfWhatTheSystemCannotRun(t *testing.T) {
 // A script without "#!" is run by a shell, as execvp does it; arguments pass unchanged.
 func TestScriptWithoutAnInterpreter(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "job")
-	if err := os.WriteFile(script, []byte(`[ "$#" = 2 ] && [ "$2" = "a b" ] && exit 7`+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(script, []byte(`[ "$#" = 2 ] && [ "$2" = "a b" ] && exit 7`+"\n"), 0o755))
 	c := shell("")
 	c.Path, c.Args = script, []string{"job", "", "a b"}
 	if got := wait(t, start(t, c)); got != (Result{Code: 7}) {
@@ -114,10 +108,7 @@ func TestOpenFilesPassThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	given, err := unix.FcntlInt(write.Fd(), unix.F_DUPFD, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	given := must(unix.FcntlInt(write.Fd(), unix.F_DUPFD, 100))(t)
 	write.Close()
 	want := map[string]bool{} // what every child of this process is given
 	for fd := range 1024 {
@@ -127,9 +118,7 @@ func TestOpenFilesPassThrough(t *testing.T) {
 	}
 	p := start(t, shell(`exec >/proc/$$/fd/"$1"; for fd in /proc/$$/fd/*; do [ -e "$fd" ] && echo "${fd##*/}"; done`, fmt.Sprint(given)))
 	wait(t, p)
-	if err := unix.Close(given); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Close(given))
 	listed, err := io.ReadAll(read)
 	if err != nil || len(listed) == 0 {
 		t.Fatalf("the command could not write to file %d: %v", given, err)
@@ -221,10 +210,7 @@ func TestLogOfAFailedJobIsWhole(t *testing.T) {
 	if took := time.Since(began); took >= bound {
 		t.Errorf("it took %v", took)
 	}
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(log))(t)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(lines) != 3001 || !strings.HasSuffix(lines[len(lines)-1], " FATAL") {
 		t.Errorf("the log has %d lines, and ends with %q; want 3001 and FATAL", len(lines), lines[len(lines)-1])

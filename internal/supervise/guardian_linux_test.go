@@ -26,9 +26,7 @@ func TestStoppedGuardian(t *testing.T) {
 			c.Allowed = ours.left
 			p := start(t, c)
 			f.line(t)
-			if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, p.guardian.Process.Signal(unix.SIGSTOP))
 			if stop {
 				p.Stop()
 			} else {
@@ -45,20 +43,14 @@ func TestStoppedGuardian(t *testing.T) {
 // The end of a chubbyctl that is killed continues its guardian, if that is stopped. The kernel alone would not:
 // the guardian's new parent is of the same session here.
 func TestStoppedGuardianOfAKilledChubbyctl(t *testing.T) {
-	if err := adopt(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, adopt())
 	f := newFIFO(t)
 	cmd := startSupervisor(t, `exec 5>"$1"; echo $PPID >&5; while :; do sleep 0.01; done`, f, plenty)
 	guardian := number(t, f)
-	if err := unix.Kill(guardian, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Kill(guardian, unix.SIGSTOP))
 	t.Cleanup(func() { _ = unix.Kill(guardian, unix.SIGKILL) })
 	waitForState(t, guardian, 'T')
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Process.Kill())
 	f.ended(t)
 }
 
@@ -68,12 +60,8 @@ func TestGuardianPassesNothingOn(t *testing.T) {
 	f := newFIFO(t)
 	p := start(t, shell(`exec 5>"$1"; trap 'echo term >&5' TERM; trap 'exit 5' USR2; echo ready >&5; while :; do sleep 0.01; done`, f.name))
 	f.line(t)
-	if err := p.guardian.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.guardian.Process.Signal(unix.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.guardian.Process.Signal(unix.SIGTERM))
+	noErr(t, p.guardian.Process.Signal(unix.SIGUSR2))
 	p.Signal(unix.SIGTERM)
 	if got := f.line(t); got != "term" {
 		t.Errorf("the command got %s", got)
@@ -91,9 +79,7 @@ func TestGuardianPassesNothingOn(t *testing.T) {
 // guardian keeps the deadline nevertheless, and chubbyctl learns how the command ended.
 func TestReportsDoNotBlock(t *testing.T) {
 	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Pipe2(ends[:], unix.O_CLOEXEC))
 	o, read := &outbox{fd: ends[1]}, os.NewFile(uintptr(ends[0]), "reports")
 	defer read.Close()
 	defer unix.Close(ends[1])
@@ -112,9 +98,7 @@ func TestReportsDoNotBlock(t *testing.T) {
 	var last []report
 	for decoder := json.NewDecoder(read); len(last) == 0 || !last[len(last)-1].Gone; {
 		var r report
-		if err := decoder.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, decoder.Decode(&r))
 		if r.Suspended == 0 {
 			last = append(last, r)
 		}
@@ -146,18 +130,11 @@ func flood(o *outbox) error {
 // it.
 func TestChildrenOfOthersAreSpared(t *testing.T) {
 	other := exec.Command("sleep", "60")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, other.Start())
 	f := newFIFO(t)
-	p, err := Start(shell(stubborn, f.name), make(chan os.Signal, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(Start(shell(stubborn, f.name), make(chan os.Signal, 1)))(t)
 	f.line(t)
-	if err := p.guardian.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.guardian.Process.Kill())
 	if _, err := p.Wait(); err == nil {
 		t.Error("a lost guardian is no error")
 	}
@@ -183,14 +160,9 @@ func TestGuardianThatNeverStarts(t *testing.T) {
 // If the guardian is killed first, nothing of the command outlives the lock either.
 func TestKilledGuardian(t *testing.T) {
 	f := newFIFO(t)
-	p, err := Start(shell(stubborn, f.name), make(chan os.Signal, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(Start(shell(stubborn, f.name), make(chan os.Signal, 1)))(t)
 	f.line(t)
-	if err := p.guardian.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.guardian.Process.Kill())
 	if _, err := p.Wait(); err == nil {
 		t.Error("a lost guardian is no error")
 	}
@@ -209,9 +181,7 @@ func TestSupervisorKilledOrStopped(t *testing.T) {
 			f := newFIFO(t)
 			cmd := startSupervisor(t, stubborn, f, c.limit)
 			f.line(t)
-			if err := cmd.Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, cmd.Process.Signal(c.signal))
 			f.ended(t)
 		})
 	}
@@ -222,9 +192,7 @@ func TestSupervisorForwards(t *testing.T) {
 	f := newFIFO(t)
 	cmd := startSupervisor(t, `exec 5>"$1"; trap 'exit 33' USR2; echo ready >&5; while :; do sleep 0.01; done`, f, plenty)
 	f.line(t)
-	if err := cmd.Process.Signal(unix.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Process.Signal(unix.SIGUSR2))
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 33 {
 		t.Errorf("ended with %v, want 33", err)

@@ -92,10 +92,7 @@ func shell(script string, args ...string) Command {
 
 func start(t *testing.T, c Command) *Process {
 	t.Helper()
-	p, err := Start(c, make(chan os.Signal, 8))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(Start(c, make(chan os.Signal, 8)))(t)
 	t.Cleanup(func() {
 		p.Stop()
 		select {
@@ -114,10 +111,7 @@ func wait(t *testing.T, p *Process) Result {
 	case <-time.After(bound):
 		t.Fatal("the command is not gone")
 	}
-	result, err := p.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must(p.Wait())(t)
 	return result
 }
 
@@ -131,9 +125,7 @@ type fifo struct {
 func newFIFO(t *testing.T) *fifo {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Mkfifo(name, 0o600))
 	return &fifo{name: name}
 }
 
@@ -146,15 +138,10 @@ func (f *fifo) line(t *testing.T) string {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { file.Close() })
-		if err := file.SetReadDeadline(time.Now().Add(bound)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, file.SetReadDeadline(time.Now().Add(bound)))
 		f.lines = bufio.NewReader(file)
 	}
-	line, err := f.lines.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must(f.lines.ReadString('\n'))(t)
 	return strings.TrimSpace(line)
 }
 
@@ -198,9 +185,7 @@ func startSupervisor(t *testing.T, script string, f *fifo, limit time.Duration) 
 	cmd := exec.Command(os.Args[0], "supervisor", script, f.name, limit.String())
 	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -216,9 +201,7 @@ func TestOrdersDoNotBlock(t *testing.T) {
 	c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
 	p := start(t, c)
 	f.line(t)
-	if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.guardian.Process.Signal(unix.SIGSTOP))
 	ordered := make(chan struct{})
 	go func() {
 		defer close(ordered)
@@ -247,16 +230,11 @@ func TestNoticesDoNotBlock(t *testing.T) {
 	c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
 	read := make(chan struct{})
 	c.Notice = func(string) { <-read }
-	p, err := Start(c, make(chan os.Signal, 8))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(Start(c, make(chan os.Signal, 8)))(t)
 	defer p.Wait()
 	defer close(read)
 	f.line(t)
-	if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.guardian.Process.Signal(unix.SIGSTOP))
 	p.Stop()
 	gone := make(chan struct{})
 	go func() {
@@ -313,5 +291,22 @@ func TestAudienceIsCountedOnce(t *testing.T) {
 	}
 	if want := []int{-g.pid, outside}; !slices.Equal(got, want) {
 		t.Errorf("the audience is %v, want %v", got, want)
+	}
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

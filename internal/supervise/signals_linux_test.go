@@ -48,9 +48,7 @@ func TestEverySignalIsPassedOn(t *testing.T) {
 	cmd := startSupervisor(t, `exec 5>"$1"; `+script.String()+`echo ready >&5; while :; do sleep 0.01; done`, f, plenty)
 	f.line(t)
 	for _, s := range signals {
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cmd.Process.Signal(s))
 		if got := f.line(t); got != fmt.Sprint(int(s)) {
 			t.Errorf("signal %d: the command got %q", s, got)
 		}
@@ -74,10 +72,7 @@ func TestNotForwarded(t *testing.T) {
 
 func stateOf(t *testing.T, pid int) byte {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stat := must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
 	return stat[bytes.LastIndexByte(stat, ')')+2]
 }
 
@@ -99,23 +94,17 @@ func TestStopOfOneProcess(t *testing.T) {
 		os.Args[0], "supervisor", listening, f.name, plenty.String())
 	script.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	script.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this process is the shell that could continue it
-	if err := script.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, script.Start())
 	t.Cleanup(func() { _ = unix.Kill(-script.Process.Pid, unix.SIGKILL) })
 	supervisor, command := number(t, pid), number(t, f)
-	if err := unix.Kill(supervisor, unix.SIGTSTP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Kill(supervisor, unix.SIGTSTP))
 	waitForState(t, supervisor, 'T')
 	waitForState(t, command, 'T')
 	if got := stateOf(t, script.Process.Pid); got == 'T' {
 		t.Fatal("the script was stopped too")
 	}
 	for _, s := range []syscall.Signal{unix.SIGCONT, unix.SIGUSR2} {
-		if err := unix.Kill(supervisor, s); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, unix.Kill(supervisor, s))
 	}
 	if got := exits(t, script); got != 33 {
 		t.Errorf("ended with %d, want 33", got)
@@ -151,9 +140,7 @@ func listener(fifo string, names ...string) int {
 func number(t *testing.T, f *fifo) int {
 	t.Helper()
 	var n int
-	if _, err := fmt.Sscan(f.line(t), &n); err != nil {
-		t.Fatal(err)
-	}
+	must(fmt.Sscan(f.line(t), &n))(t)
 	return n
 }
 
@@ -164,18 +151,14 @@ func TestForeignStopDoesNotSuspend(t *testing.T) {
 	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; read line; echo $$ >&5; read line; echo "read $line" >&5; exit 4`, f)
 	typed(t, person, "the terminal is the command's\n")
 	command := number(t, f)
-	if err := unix.Kill(command, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Kill(command, unix.SIGSTOP))
 	waitForState(t, command, 'T')
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for end := time.Now().Add(time.Second); time.Now().Before(end) && !strings.Contains(said.String(), "suspended"); {
 		<-look.C // the guardian sees the stop
 	}
-	if err := unix.Kill(command, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Kill(command, unix.SIGCONT))
 	typed(t, person, "on\n")
 	if got := f.line(t); got != "read on" {
 		t.Errorf("the command %s", got)
@@ -209,9 +192,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		cmd := exec.Command("bash", "-c", line, os.Args[0], script, f.name, plenty.String())
 		cmd.Stderr = os.Stderr
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cmd.Start())
 		got := f.line(t) // the signals from 32 on are those of C libraries, and as the caller of this test has them
 		if ignores, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(got, "SigIgn:")), 16, 64); err != nil || fmt.Sprintf("%016x", ignores&(1<<31-1)) != want {
 			t.Errorf("the caller ignores %q: the command has %q, want %s", ignored, got, want)
@@ -264,10 +245,7 @@ func TestSignalsBeforeTheStart(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signals <- unix.SIGUSR1
 	signals <- unix.SIGTERM
-	p, err := Start(shell("sleep 1000"), signals)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(Start(shell("sleep 1000"), signals))(t)
 	t.Cleanup(p.Stop)
 	if got := wait(t, p); got != (Result{Code: 143}) {
 		t.Errorf("result %+v, want ended by SIGTERM", got)
@@ -297,9 +275,7 @@ func startPipeline(t *testing.T, line, script string, f *fifo) (cmd *exec.Cmd, p
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

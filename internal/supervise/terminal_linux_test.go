@@ -66,9 +66,7 @@ func startOnTerminal(t *testing.T, script string, f *fifo) (*exec.Cmd, *os.File,
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, &said
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -79,9 +77,7 @@ func startOnTerminal(t *testing.T, script string, f *fifo) (*exec.Cmd, *os.File,
 
 func typed(t *testing.T, person *os.File, text string) {
 	t.Helper()
-	if _, err := person.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
+	must(person.WriteString(text))(t)
 }
 
 // With a terminal, the command is its foreground: it reads what is typed, and
@@ -143,9 +139,7 @@ func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, 
 	cmd.ExtraFiles = []*os.File{order}
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -181,10 +175,7 @@ func ends(t *testing.T, cmd *exec.Cmd) int {
 func TestBroughtToTheForeground(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, foreground := startInTheBackground(t, `exec 5>"$1"; echo $$ >&5; read line; echo "read $line" >&5; exit 6`, f)
-	pid, err := strconv.Atoi(f.line(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := must(strconv.Atoi(f.line(t)))(t)
 	waitForState(t, pid, 'T') // as it reads in the background
 	foreground()
 	typed(t, person, "hello\n")
@@ -220,10 +211,7 @@ func TestTerminalIsSetBack(t *testing.T) {
 	if code := ends(t, cmd); code != 137 {
 		t.Errorf("it ended with %d, want 137", code)
 	}
-	after, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := must(unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS))(t)
 	if want := uint32(unix.ECHO | unix.ICANON | unix.ISIG); after.Lflag&want != want {
 		t.Errorf("the terminal is left raw: %x", after.Lflag)
 	}
@@ -246,9 +234,7 @@ func TestSuspendedOnce(t *testing.T) {
 	cmd.ExtraFiles = []*os.File{order}
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	guardian, _ := parentOf(number(t, f))
 	chubbyctl, found := parentOf(guardian)
@@ -260,13 +246,9 @@ func TestSuspendedOnce(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	if err := unix.Kill(chubbyctl, unix.SIGTSTP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Kill(chubbyctl, unix.SIGTSTP))
 	waitForState(t, chubbyctl, 'T')
-	if _, err := io.WriteString(give, "go\n"); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(give, "go\n"))(t)
 	if err := unix.Kill(chubbyctl, unix.SIGUSR2); err != nil { // it is passed on when both are continued
 		t.Fatal(err)
 	}
@@ -290,9 +272,7 @@ func TestTerminalComesBackFromAJob(t *testing.T) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -302,9 +282,7 @@ func TestTerminalComesBackFromAJob(t *testing.T) {
 	if got := f.line(t); got != "set" {
 		t.Fatal(got)
 	}
-	if err := unix.Kill(command, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Kill(command, unix.SIGKILL))
 	f.ended(t)
 	if got := after.line(t); got != "ended with 137" {
 		t.Error(got)

@@ -23,10 +23,7 @@ import (
 // Keys come from a server, which may want a token itself.
 func TestKeysFromAServer(t *testing.T) {
 	f := newFixture(t, nil)
-	keys, err := KeySet(f.issuer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must(KeySet(f.issuer))(t)
 	var answer atomic.Int64
 	var asked atomic.Int64
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -94,9 +91,7 @@ func TestKeysFromAServer(t *testing.T) {
 		t.Error(got, err)
 	}
 	f.time = f.time.Add(everyFetch)
-	if err := os.WriteFile(own, []byte("another"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(own, []byte("another"), 0o600))
 	if _, err := s.Refresh(t.Context()); err == nil {
 		t.Error("it is no error that the server wants another token")
 	}
@@ -107,20 +102,11 @@ func TestKeysFromAServer(t *testing.T) {
 
 // Key sets that would let in whom they should not.
 func TestParseKeySet(t *testing.T) {
-	small, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must(rsa.GenerateKey(rand.Reader, 1024))(t)
 	issuer := newIssuer(t)
-	public, err := issuer.public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must(issuer.public())(t)
 	set := func(keys ...any) []byte {
-		text, err := json.Marshal(map[string]any{"keys": keys})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(json.Marshal(map[string]any{"keys": keys}))(t)
 		return text
 	}
 	for name, c := range map[string]struct {
@@ -163,9 +149,7 @@ func TestTokensWaitForKeysThatAreRead(t *testing.T) {
 	_ = os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600)
 	s := newStore(Config{Keys: server.URL, KeysCA: ca, Issuer: issuerName, Audience: "chubby"}, f.now)
 	answer <- struct{}{}
-	if _, err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(s.Refresh(t.Context()))(t)
 	<-asked
 	text = fresh
 	f.time = f.time.Add(time.Minute)

@@ -19,10 +19,7 @@ const issuerName = "https://issuer.test"
 
 func newIssuer(t testing.TB) Issuer {
 	t.Helper()
-	i, err := NewIssuer(issuerName, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must(NewIssuer(issuerName, nil))(t)
 	return i
 }
 
@@ -55,9 +52,7 @@ func newFixture(t testing.TB, edit func(*Config)) *fixture {
 		edit(&cfg)
 	}
 	f.Store = newStore(cfg, f.issuer.now)
-	if _, err := f.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(f.Refresh(t.Context()))(t)
 	return f
 }
 
@@ -68,10 +63,7 @@ func (f *fixture) claims() map[string]any {
 
 func (f *fixture) sign(t testing.TB, claims any) string {
 	t.Helper()
-	token, err := f.issuer.Sign(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(f.issuer.Sign(claims))(t)
 	return token
 }
 
@@ -122,35 +114,17 @@ func TestVerifySignatures(t *testing.T) {
 	good := f.sign(t, f.claims())
 	parts := strings.Split(good, ".")
 	with := func(header map[string]any) string {
-		text, err := json.Marshal(header)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(json.Marshal(header))(t)
 		return base64.RawURLEncoding.EncodeToString(text) + "." + parts[1] + "."
 	}
 	// The key that checks signatures is public: as the secret of an HMAC, everybody has it.
-	public, err := f.issuer.public()
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := public.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hmac, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: secret, KeyID: public.KeyID}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forged, err := jwt.Signed(hmac).Claims(f.claims()).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must(f.issuer.public())(t)
+	secret := must(public.MarshalJSON())(t)
+	hmac := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: secret, KeyID: public.KeyID}}, nil))(t)
+	forged := must(jwt.Signed(hmac).Claims(f.claims()).Serialize())(t)
 	stranger := newIssuer(t)
 	stranger.now = f.issuer.now
-	unknown, err := stranger.Sign(f.claims())
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown := must(stranger.Sign(f.claims()))(t)
 	for name, token := range map[string]string{
 		"none":           with(map[string]any{"alg": "none"}),
 		"an HMAC":        forged,
@@ -176,10 +150,7 @@ func TestVerifySignatures(t *testing.T) {
 // changed returns another signature, as it is written in a token.
 func changed(t *testing.T, signature string) string {
 	t.Helper()
-	raw, err := base64.RawURLEncoding.DecodeString(signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(base64.RawURLEncoding.DecodeString(signature))(t)
 	raw[5] ^= 1
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
@@ -205,10 +176,7 @@ func TestClaim(t *testing.T) {
 // Keys are read again when the file changes; what was signed with one that is gone does not count any more.
 func TestKeysChange(t *testing.T) {
 	f := newFixture(t, nil)
-	token, err := f.Verify(t.Context(), f.sign(t, f.claims()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(f.Verify(t.Context(), f.sign(t, f.claims())))(t)
 	next := newIssuer(t)
 	next.now = f.issuer.now
 	writeKeys(t, f.file, f.issuer, next)
@@ -248,10 +216,7 @@ func TestUnknownKeysAreLookedFor(t *testing.T) {
 	next := newIssuer(t)
 	next.now = f.issuer.now
 	writeKeys(t, f.file, next)
-	token, err := next.Sign(f.claims())
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(next.Sign(f.claims()))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := f.Verify(ctx, token); !errors.Is(err, errUnknownKey) {
@@ -303,9 +268,7 @@ func FuzzVerify(f *testing.F) {
 func TestTokensInOneSpelling(t *testing.T) {
 	f := newFixture(t, nil)
 	good := f.sign(t, f.claims())
-	if _, err := f.Verify(t.Context(), good); err != nil {
-		t.Fatal(err)
-	}
+	must(f.Verify(t.Context(), good))(t)
 	for what, between := range map[string]string{"an end of line": "\n", "a return": "\r", "a space": " ", "a NUL": "\x00", "padding": "=", "one of another base64": "+", "a letter of another script": "е"} {
 		for at, dot := range []int{strings.Index(good, "."), strings.LastIndex(good, ".")} {
 			for _, text := range []string{good[:dot] + between + good[dot:], good[:dot+1] + between + good[dot+1:], between + good, good + between} {
@@ -315,10 +278,7 @@ func TestTokensInOneSpelling(t *testing.T) {
 			}
 		}
 	}
-	key, err := f.issuer.public()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(f.issuer.public())(t)
 	for what, header := range map[string]map[string]any{
 		"not encoded":         {"crit": []string{"b64"}, "b64": false},
 		"encoded, as always":  {"b64": true},
@@ -328,16 +288,27 @@ func TestTokensInOneSpelling(t *testing.T) {
 		for name, value := range header {
 			options = options.WithHeader(jose.HeaderKey(name), value)
 		}
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: f.issuer.Key, KeyID: key.KeyID}}, options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := jwt.Signed(signer).Claims(f.claims()).Serialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: f.issuer.Key, KeyID: key.KeyID}}, options))(t)
+		text := must(jwt.Signed(signer).Claims(f.claims()).Serialize())(t)
 		if _, err := f.Verify(t.Context(), text); err == nil || !strings.Contains(err.Error(), "no extension of JWT is known") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

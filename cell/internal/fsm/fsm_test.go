@@ -23,10 +23,7 @@ func newMachine(t *testing.T) *fsm.FSM {
 // logEntry returns an entry of the Raft log, of epoch and term 1.
 func logEntry(t *testing.T, index uint64, commands ...raftfsm.Command) *raft.Log {
 	t.Helper()
-	data, err := raftfsm.Entry{Epoch: 1, Wall: int64(index), Commands: commands}.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(raftfsm.Entry{Epoch: 1, Wall: int64(index), Commands: commands}.Encode())(t)
 	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: data}
 }
 
@@ -55,32 +52,21 @@ func logEntries(t *testing.T) []*raft.Log {
 // snapshotOf returns a state machine's snapshot, as Raft stores it.
 func snapshotOf(t *testing.T, f *fsm.FSM) []byte {
 	t.Helper()
-	snapshot, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must(f.Snapshot())(t)
 	return persist(t, snapshot)
 }
 
 func persist(t *testing.T, snapshot raft.FSMSnapshot) []byte {
 	t.Helper()
 	store := raft.NewInmemSnapshotStore()
-	sink, err := store.Create(1, 3, 1, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := snapshot.Persist(sink); err != nil {
-		t.Fatal(err)
-	}
+	sink := must(store.Create(1, 3, 1, raft.Configuration{}, 1, nil))(t)
+	noErr(t, snapshot.Persist(sink))
 	snapshot.Release()
 	_, r, err := store.Open(sink.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(io.ReadAll(r))(t)
 	return data
 }
 
@@ -125,18 +111,13 @@ func TestPublishedStateStays(t *testing.T) {
 	f := newMachine(t)
 	f.ApplyBatch(log[:3])
 	published := f.State()
-	snapshot, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must(f.Snapshot())(t)
 	f.ApplyBatch(log[3:])
 	if before, after := published.Sessions.Len(), f.State().Sessions.Len(); before != 1 || after != 3 {
 		t.Errorf("%d sessions in the earlier state, %d in the later one; want 1 and 3", before, after)
 	}
 	restored := newMachine(t)
-	if err := restored.Restore(io.NopCloser(bytes.NewReader(persist(t, snapshot)))); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, restored.Restore(io.NopCloser(bytes.NewReader(persist(t, snapshot)))))
 	if n := restored.State().Sessions.Len(); n != 1 {
 		t.Errorf("%d sessions in the snapshot, want 1", n)
 	}
@@ -151,9 +132,7 @@ func TestRestoredStateIsRead(t *testing.T) {
 	behind.ApplyBatch(log[:3])
 	before := behind.State()
 	restored := snapshotOf(t, whole)
-	if err := behind.Restore(io.NopCloser(bytes.NewReader(restored))); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, behind.Restore(io.NopCloser(bytes.NewReader(restored))))
 	if n := behind.State().Sessions.Len(); n != 3 || before.Sessions.Len() != 1 {
 		t.Errorf("%d sessions are read, and %d were before; want 3 and 1", n, before.Sessions.Len())
 	}
@@ -170,9 +149,7 @@ func TestUnreadStateIsNotCopied(t *testing.T) {
 		index := uint64(1)
 		f.Apply(logEntry(t, index, newEpoch()))
 		if restored {
-			if err := f.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, f)))); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, f.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, f)))))
 		}
 		return testing.AllocsPerRun(100, func() {
 			index++
@@ -231,9 +208,7 @@ func TestUnreadableSnapshot(t *testing.T) {
 		state := raftfsm.NewState()
 		state.Level = level
 		var data bytes.Buffer
-		if _, err := state.WriteTo(&data); err != nil {
-			t.Fatal(err)
-		}
+		must(state.WriteTo(&data))(t)
 		return data.Bytes()
 	}
 	damaged := whole(raftfsm.MaxLevel)
@@ -267,9 +242,7 @@ func TestHistoryContinues(t *testing.T) {
 	whole, restored := newMachine(t), newMachine(t)
 	whole.ApplyBatch(logEntries(t))
 	restored.ApplyBatch(logEntries(t)[:4])
-	if err := restored.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, whole)))); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, restored.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, whole)))))
 	for _, f := range []*fsm.FSM{whole, restored} {
 		f.Apply(logEntry(t, 6))
 	}
@@ -311,9 +284,7 @@ func written(t *testing.T, s *raftfsm.State) []byte {
 // restore restores a snapshot.
 func restore(t *testing.T, f *fsm.FSM, snapshot []byte) {
 	t.Helper()
-	if err := f.Restore(io.NopCloser(bytes.NewReader(snapshot))); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, f.Restore(io.NopCloser(bytes.NewReader(snapshot))))
 }
 
 // reader reads states until stop is closed. Each must be the state after an entry, whole, and no
@@ -364,10 +335,7 @@ func TestReadersWhileEntriesAreApplied(t *testing.T) {
 			t.Errorf("after entry %d the state of before it is read", i)
 		}
 		if whole := want[i]; i%4 == 0 {
-			snapshot, err := f.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			snapshot := must(f.Snapshot())(t)
 			writers.Go(func() {
 				if !bytes.Equal(persist(t, snapshot), whole) {
 					t.Errorf("the snapshot after entry %d was written as another", i)
@@ -378,5 +346,22 @@ func TestReadersWhileEntriesAreApplied(t *testing.T) {
 			restore(t, f, want[i])
 			restore(t, f, want[i])
 		}
+	}
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
