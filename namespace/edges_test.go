@@ -42,9 +42,7 @@ func TestContentsAreBounded(t *testing.T) {
 	if n := c.node("/full"); len(n.Contents) != api.MaxContents {
 		t.Errorf("the file has %d bytes", len(n.Contents))
 	}
-	if err := c.tree.Check(); err != nil {
-		t.Error(err)
-	}
+	c.want(c.tree.Check(), api.OK)
 }
 
 // The largest generation and the longest delay are allowed.
@@ -57,9 +55,7 @@ func TestLargestNumbersAreAllowed(t *testing.T) {
 	_, err = c.tree.Create("/g", namespace.Spec{Kind: api.File}, api.MaxGeneration)
 	c.want(err, api.OK)
 	c.tree.RestoreDelay("/f", namespace.Delay{ID: 1, Mode: api.Exclusive, For: api.MaxLockDelay})
-	if err := c.tree.Check(); err != nil {
-		t.Error(err)
-	}
+	c.want(c.tree.Check(), api.OK)
 	_, err = c.tree.Create("/h", namespace.Spec{Kind: api.File}, 0)
 	c.wantCause("no instance", err, refusal.InstanceInvalid)
 }
@@ -94,9 +90,7 @@ func TestRefusalsOfNodes(t *testing.T) {
 			t.Errorf("Open of an ephemeral file returns %v, %v; want the node with both openers", n, err)
 		}
 	}
-	if err := c.tree.Check(); err != nil {
-		t.Error(err)
-	}
+	c.want(c.tree.Check(), api.OK)
 }
 
 // Close takes from a node what its handle has, and nothing of others.
@@ -110,9 +104,7 @@ func TestCloseIsOfOneHandle(t *testing.T) {
 	for _, by := range []namespace.Owner{alice, bob, again} { // the sessions of the holders are not in order
 		c.mustAcquire(file, by, api.Shared, 0)
 	}
-	if err := c.tree.Check(); err != nil {
-		t.Error(err)
-	}
+	c.want(c.tree.Check(), api.OK)
 	d, err := c.tree.Close(file, alice)
 	c.want(err, api.OK)
 	c.wantDropped(d, namespace.Dropped{Free: []api.Name{"/f"}})
@@ -120,9 +112,7 @@ func TestCloseIsOfOneHandle(t *testing.T) {
 	if n.Holds(alice) || !n.Holds(bob) || !n.Holds(again) || len(n.Openers) != 2 || len(d.Left) != 1 {
 		t.Errorf("Close has left holders %v and openers %v, and told of %d", n.Holders, n.Openers, len(d.Left))
 	}
-	if err := c.tree.Check(); err != nil {
-		t.Error(err)
-	}
+	c.want(c.tree.Check(), api.OK)
 }
 
 // What is below a node goes down to the greatest depth.

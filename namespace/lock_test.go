@@ -42,9 +42,7 @@ func TestDelaysOfSharedHolders(t *testing.T) {
 	if again := c.mustAcquire(lock, bob, api.Shared, 0); again <= g {
 		t.Errorf("the lock was free, and is held again in generation %d", again)
 	}
-	if err := c.tree.Check(); err != nil {
-		t.Error(err)
-	}
+	c.want(c.tree.Check(), api.OK)
 }
 
 // After a failed exclusive holder, the delay stays exclusive until the last
