@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
@@ -122,23 +123,8 @@ func parseList(contents []byte) *list {
 // names reports whether the list itself, without those it includes, admits the
 // principal. It takes O(log n).
 func (l *list) names(principal string) bool {
-	if l.everybody {
-		return true
-	}
-	low, high := 0, len(l.ends)
-	for low < high {
-		at := (low + high) / 2
-		switch c := strings.Compare(l.member(at), principal); {
-		case c == 0:
-			return true
-		//mutants: same (equal is answered above)
-		case c < 0:
-			low = at + 1
-		default:
-			high = at
-		}
-	}
-	return false
+	_, found := sort.Find(len(l.ends), func(at int) int { return strings.Compare(principal, l.member(at)) })
+	return l.everybody || found
 }
 
 func (l *list) member(at int) string {
