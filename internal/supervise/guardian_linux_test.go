@@ -126,9 +126,9 @@ func flood(o *outbox) error {
 	return nil
 }
 
-// A shell may have had children before it became chubbyctl. They are not the command's, and are not killed with
-// it.
-func TestChildrenOfOthersAreSpared(t *testing.T) {
+// If the guardian is killed first, nothing of the command outlives the lock either. A shell may have had children before
+// it became chubbyctl: they are not the command's, and are not killed with it.
+func TestKilledGuardian(t *testing.T) {
 	other := exec.Command("sleep", "60")
 	noErr(t, other.Start())
 	f := newFIFO(t)
@@ -155,18 +155,6 @@ func TestGuardianThatNeverStarts(t *testing.T) {
 	if _, err := Start(c, make(chan os.Signal, 1)); !errors.Is(err, ErrLate) {
 		t.Errorf("%v, want %v", err, ErrLate)
 	}
-}
-
-// If the guardian is killed first, nothing of the command outlives the lock either.
-func TestKilledGuardian(t *testing.T) {
-	f := newFIFO(t)
-	p := must(Start(shell(stubborn, f.name), make(chan os.Signal, 1)))(t)
-	f.line(t)
-	noErr(t, p.guardian.Process.Kill())
-	if _, err := p.Wait(); err == nil {
-		t.Error("a lost guardian is no error")
-	}
-	f.ended(t)
 }
 
 // If chubbyctl is killed or stopped, nothing outlives the lock. The guardian notices at once that it is killed; that

@@ -2,9 +2,7 @@ package supervise
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,17 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// exits waits for a supervisor and returns its exit code.
-func exits(t *testing.T, cmd *exec.Cmd) int {
-	t.Helper()
-	err := cmd.Wait()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode()
-}
 
 // Every signal that a program can get, and that is not about this process itself, reaches the command; real-time
 // signals too.
@@ -106,7 +93,7 @@ func TestStopOfOneProcess(t *testing.T) {
 	for _, s := range []syscall.Signal{unix.SIGCONT, unix.SIGUSR2} {
 		noErr(t, unix.Kill(supervisor, s))
 	}
-	if got := exits(t, script); got != 33 {
+	if got := ends(t, script); got != 33 {
 		t.Errorf("ended with %d, want 33", got)
 	}
 }
@@ -163,7 +150,7 @@ func TestForeignStopDoesNotSuspend(t *testing.T) {
 	if got := f.line(t); got != "read on" {
 		t.Errorf("the command %s", got)
 	}
-	if got := exits(t, cmd); got != 4 {
+	if got := ends(t, cmd); got != 4 {
 		t.Errorf("ended with %d, want 4", got)
 	}
 	if strings.Contains(said.String(), "suspended") {
@@ -270,18 +257,8 @@ func TestSuspendedCommandIsStopped(t *testing.T) {
 // its last command: a child of the shell that has not called exec yet would lose the signal.
 func startPipeline(t *testing.T, line, script string, f *fifo) (cmd *exec.Cmd, person *os.File) {
 	t.Helper()
-	person, program := terminalPair(t)
 	cmd = exec.Command("bash", "-c", "set -m; "+line, os.Args[0], script, f.name, plenty.String(), f.name)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	noErr(t, cmd.Start())
-	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd, person
+	return cmd, onTerminal(t, cmd)
 }
 
 // A command whose standard input is a pipe asks at the terminal, as psql and ssh do for a password.

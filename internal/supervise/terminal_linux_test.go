@@ -60,10 +60,20 @@ func (n *notices) String() string {
 
 func startOnTerminal(t *testing.T, script string, f *fifo) (*exec.Cmd, *os.File, *notices) {
 	t.Helper()
-	person, program := terminalPair(t)
 	var said notices
 	cmd := exec.Command(os.Args[0], "supervisor", script, f.name, plenty.String())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, &said
+	cmd.Stderr = &said
+	return cmd, onTerminal(t, cmd), &said
+}
+
+// onTerminal starts a program as the first of a session that has a terminal, until the end of the test.
+func onTerminal(t *testing.T, cmd *exec.Cmd) (person *os.File) {
+	t.Helper()
+	person, program := terminalPair(t)
+	cmd.Stdin, cmd.Stdout = program, program
+	if cmd.Stderr == nil {
+		cmd.Stderr = program
+	}
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	noErr(t, cmd.Start())
@@ -72,7 +82,7 @@ func startOnTerminal(t *testing.T, script string, f *fifo) (*exec.Cmd, *os.File,
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return cmd, person, &said
+	return person
 }
 
 func typed(t *testing.T, person *os.File, text string) {
@@ -90,9 +100,8 @@ func TestTerminalIsTheCommands(t *testing.T) {
 		t.Errorf("the command %s", got)
 	}
 	typed(t, person, "\x03")
-	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 21 {
-		t.Errorf("after Ctrl-C: %v, want 21: the command's own", err)
+	if code := ends(t, cmd); code != 21 {
+		t.Errorf("after Ctrl-C: %d, want 21: the command's own", code)
 	}
 	if strings.Contains(said.String(), "foreground") || strings.Contains(said.String(), "suspended") {
 		t.Errorf("the terminal: %s", said)
@@ -113,9 +122,8 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 	if got := f.line(t); got != "read two" {
 		t.Errorf("the command %s", got)
 	}
-	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 4 {
-		t.Errorf("ended with %v, want 4", err)
+	if code := ends(t, cmd); code != 4 {
+		t.Errorf("ended with %d, want 4", code)
 	}
 	if !strings.Contains(said.String(), "suspended") {
 		t.Errorf("nothing was said of being suspended: %q", said)
@@ -126,7 +134,6 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 // process, which is the foreground, does what a shell would.
 func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, person *os.File, foreground func()) {
 	t.Helper()
-	person, program := terminalPair(t)
 	// The shell starts the supervisor in a group of its own, in the background, and
 	// brings it to the foreground when it reads a line from its third descriptor.
 	order, give, err := os.Pipe()
@@ -135,17 +142,8 @@ func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, 
 	}
 	t.Cleanup(func() { order.Close(); give.Close() })
 	cmd = exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&- & read go <&3; fg >&2; exit $?`, os.Args[0], script, f.name, plenty.String())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.ExtraFiles = []*os.File{order}
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	noErr(t, cmd.Start())
-	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd, person, func() {
+	return cmd, onTerminal(t, cmd), func() {
 		if _, err := io.WriteString(give, "go\n"); err != nil {
 			t.Error(err)
 		}
@@ -221,7 +219,6 @@ func TestTerminalIsSetBack(t *testing.T) {
 // command is the foreground and goes on.
 func TestSuspendedOnce(t *testing.T) {
 	f := newFIFO(t)
-	person, program := terminalPair(t)
 	order, give, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -230,22 +227,14 @@ func TestSuspendedOnce(t *testing.T) {
 	defer give.Close()
 	listening := fmt.Sprintf(`exec '%s' listener "$1" read`, os.Args[0])
 	cmd := exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&-; read go <&3; fg >&2; exit $?`, os.Args[0], listening, f.name, plenty.String())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
 	cmd.ExtraFiles = []*os.File{order}
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	noErr(t, cmd.Start())
-	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
+	person := onTerminal(t, cmd)
 	guardian, _ := parentOf(number(t, f))
 	chubbyctl, found := parentOf(guardian)
 	if !found {
 		t.Fatal("the guardian has no parent")
 	}
-	t.Cleanup(func() {
-		_ = unix.Kill(chubbyctl, unix.SIGKILL)
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	t.Cleanup(func() { _ = unix.Kill(chubbyctl, unix.SIGKILL) })
 	noErr(t, unix.Kill(chubbyctl, unix.SIGTSTP))
 	waitForState(t, chubbyctl, 'T')
 	must(io.WriteString(give, "go\n"))(t)
@@ -266,18 +255,9 @@ func TestSuspendedOnce(t *testing.T) {
 // read from the terminal any more.
 func TestTerminalComesBackFromAJob(t *testing.T) {
 	f, after := newFIFO(t), newFIFO(t)
-	person, program := terminalPair(t)
 	const shell = `set -m; exec 5>"$1"; sh -c 'echo $PPID >&5; stty raw -echo; echo set >&5; while :; do sleep 0.01; done'`
 	cmd := exec.Command("sh", "-c", `"$0" supervisor "$1" "$2" "$3"; code=$?; exec 6>"$4"; echo "ended with $code" >&6; read line; echo "read $line" >&6`, os.Args[0], shell, f.name, plenty.String(), after.name)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	noErr(t, cmd.Start())
-	go func() { _, _ = io.Copy(io.Discard, person) }() // reads what the terminal shows; ends with the terminal
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	person := onTerminal(t, cmd)
 	command := number(t, f)
 	if got := f.line(t); got != "set" {
 		t.Fatal(got)
