@@ -78,15 +78,9 @@ func writes(text string) func(io.Writer) error {
 
 func contents(t *testing.T, p Place, name string) []byte {
 	t.Helper()
-	r, err := p.Open(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(p.Open(t.Context(), name))(t)
 	defer r.Close()
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(r))(t)
 	return text
 }
 
@@ -108,9 +102,7 @@ func TestPlaces(t *testing.T) {
 			}
 			are()
 			for _, name := range []string{"b", "a"} {
-				if err := p.Create(ctx, name, writes("contents of "+name)); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, p.Create(ctx, name, writes("contents of "+name)))
 			}
 			are("a", "b")
 			if got := contents(t, p, "a"); string(got) != "contents of a" {
@@ -179,10 +171,7 @@ func TestPlaces(t *testing.T) {
 // Of many who write the same name one succeeds, and its contents stay: small files, and those that are sent in parts.
 func TestOneOfManyWrites(t *testing.T) {
 	for kind, at := range map[string]string{"directory": t.TempDir(), "bucket": startServer(t)} {
-		p, err := At(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(At(at))(t)
 		for _, size := range []int{0, partSize} {
 			filler := strings.Repeat(".", size)
 			name := fmt.Sprint("x", size)
@@ -236,10 +225,7 @@ func TestPlacesThatAreNot(t *testing.T) {
 			t.Errorf("the file %q is %q in %v", text, name, p)
 		}
 	}
-	other, err := At(strings.Replace(good, "backups", "nosuch", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(At(strings.Replace(good, "backups", "nosuch", 1)))(t)
 	if _, err := other.List(t.Context()); err == nil || !strings.Contains(err.Error(), "bucket does not exist") {
 		t.Errorf("a bucket that is not there: %v", err)
 	}
@@ -247,10 +233,7 @@ func TestPlacesThatAreNot(t *testing.T) {
 		t.Error("a file was made in a bucket that is not there")
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong battery")
-	refused, err := At(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	refused := must(At(good))(t)
 	if err := refused.Create(t.Context(), "x", writes("y")); err == nil || !strings.Contains(err.Error(), "the server refuses these credentials") || strings.Contains(err.Error(), "battery") {
 		t.Errorf("a wrong key: %v", err)
 	}
@@ -266,9 +249,7 @@ func TestPlacesThatAreNot(t *testing.T) {
 // A directory that has more files than are listed is an error.
 func TestDirectoryIsReadable(t *testing.T) {
 	d := Directory(t.TempDir())
-	if err := os.Mkdir(filepath.Join(string(d), "sub"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(filepath.Join(string(d), "sub"), 0o700))
 	if _, err := d.Open(t.Context(), "sub"); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Error(err)
 	}
@@ -288,10 +269,7 @@ func TestWarningOfBucketsInTheClear(t *testing.T) {
 		"s3://b/x?region=eu&endpoint=http://10.0.0.7": "go to 10.0.0.7",
 		"s3://b?endpoint=http://127.0.0.1.nip.io":     "go to 127.0.0.1.nip.io",
 	} {
-		p, err := At(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(At(text))(t)
 		if got := Warning(p); (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
@@ -325,20 +303,14 @@ func (l *losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestAnswersOfABucketAreLost(t *testing.T) {
 	text := startServer(t)
 	at, server, _ := strings.Cut(text, "endpoint=")
-	to, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must(url.Parse(server))(t)
 	way := &losing{to: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // which was signed
 	}}}
 	proxy := httptest.NewServer(way)
 	defer proxy.Close()
-	p, err := At(at + "endpoint=" + proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(At(at + "endpoint=" + proxy.URL))(t)
 	for _, size := range []int{0, partSize} {
 		for _, lost := range []int64{1, 100} {
 			name := fmt.Sprintf("x-%d-%d", size, lost)
@@ -362,5 +334,22 @@ func TestAnswersOfABucketAreLost(t *testing.T) {
 	}
 	if names, err := p.List(t.Context()); err != nil || len(names) != 4 {
 		t.Errorf("there are %q, %v", names, err)
+	}
+}
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
