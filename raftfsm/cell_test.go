@@ -194,3 +194,78 @@ func stopIf(t testing.TB, wrong bool, format string, args ...any) {
 		t.Fatalf(format, args...)
 	}
 }
+
+// After a master has restored access, everybody may write the lists again, however they were damaged. Other nodes keep
+// their names, and an ordinary NewEpoch changes nothing.
+func TestRestoreAccess(t *testing.T) {
+	c := newCell(t)
+	tree := &c.state.Tree
+	next := func() api.Generation {
+		c.state.Counter++
+		return api.Generation(c.state.Counter)
+	}
+	must(tree.Create("/acl/ops", namespace.Spec{Kind: api.File, Contents: []byte("alice\n")}, next()))(t)
+	must(tree.Create("/data", namespace.Spec{Kind: api.File}, next()))(t)
+	closed := api.ACL{Read: "ops", Write: "ops", Change: "ops"}
+	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
+		n, _ := tree.Get(name)
+		must(tree.SetACL(n.Ref(), closed, nil, next))(t)
+	}
+	everyone, _ := tree.Get("/acl/everyone")
+	must(tree.SetContents(everyone.Ref(), namespace.Write{}, next))(t)
+	may := func(name api.Name) bool {
+		n, _ := c.state.Tree.Get(name)
+		return c.state.Tree.Permit(n, "anonymous", namespace.ToRead|namespace.ToWrite|namespace.ToChange) == nil
+	}
+	begin := func(restore bool) {
+		t.Helper()
+		c.term++
+		c.index++
+		results := c.state.Apply(c.index, c.term, raftfsm.Entry{Epoch: api.Epoch(c.term), Commands: []raftfsm.Command{{
+			NewEpoch: &raftfsm.NewEpoch{Cell: c.state.Cell, CellID: c.state.CellID, Secret: make([]byte, 32), Level: raftfsm.MaxLevel, RestoreAccess: restore},
+		}}})
+		noErr(t, results[0].Answer.Err())
+	}
+	begin(false)
+	for _, name := range []api.Name{"", "/acl", "/acl/ops", "/data"} {
+		stopIf(t, may(name), "%q is open before access is restored: the test proves nothing", name)
+	}
+	begin(true)
+	for name, want := range map[api.Name]bool{"": true, "/acl": true, "/acl/ops": true, "/acl/everyone": true, "/data": false} {
+		failIf(t, may(name) != want, "%q open to everybody: %t, want %t", name, !want, want)
+	}
+	if n, _ := c.state.Tree.Get("/acl/ops"); string(n.Contents) != "alice\n" {
+		t.Errorf("the list ops is %q", n.Contents)
+	}
+	report(t, c.state.Check())
+}
+
+// A directory cannot take the name of a list, nor can a file take the name of the directory of lists: restoring access
+// could not write the list then. A list cannot be ephemeral, because a restored list would be removed with a session.
+func TestListsKeepTheirPlace(t *testing.T) {
+	c := newCell(t)
+	id := c.session("a")
+	remove := func(name api.Name) {
+		t.Helper()
+		n, _ := c.state.Tree.Get(name)
+		c.want(c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(id), Node: n.Ref()}}), api.OK)
+	}
+	create := func(name api.Name, kind api.Kind, ephemeral bool) raftfsm.Result {
+		return c.apply(raftfsm.Command{Open: &raftfsm.Open{
+			Mutation: c.mutation(id), Name: name, Create: api.MayCreate, Kind: kind, Ephemeral: ephemeral, ACL: api.ACL{},
+		}})
+	}
+	remove("/acl/everyone")
+	c.want(create("/acl/everyone", api.Directory, false), api.InvalidArgument)
+	c.want(create("/acl/other", api.Directory, false), api.InvalidArgument)
+	c.want(create("/acl/everyone", api.File, true), api.InvalidArgument)
+	c.want(create("/acl/other", 0, true), api.InvalidArgument)
+	n, _ := c.state.Tree.Get("/acl")
+	noErr(t, c.state.Tree.Delete(n.Ref(), namespace.Owner{Session: id}))
+	for _, one := range []struct {
+		kind      api.Kind
+		ephemeral bool
+	}{{api.File, false}, {0, false}, {api.Directory, true}} {
+		c.want(create("/acl", one.kind, one.ephemeral), api.InvalidArgument)
+	}
+}

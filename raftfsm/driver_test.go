@@ -116,13 +116,13 @@ func (d *driver) fresh(kind int) raftfsm.Command {
 		return d.cancel()
 	case kind < 236:
 		return raftfsm.Command{SetQuota: d.setQuota()}
-	case kind < 246:
+	case kind < 243:
 		return d.end()
-	case kind < 250:
+	case kind < 247:
 		return d.restore()
-	case kind < 251:
+	case kind < 248:
 		return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: d.session(), Lease: one(&d.choices, time.Minute, time.Second, time.Hour, 0, -1)}}
-	case kind < 252 && d.rarely(2):
+	case kind < 251, kind < 252 && d.rarely(2):
 		return d.changeMembers()
 	case kind < 252:
 		return raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: d.mutation(d.session()), To: d.pick(maxTestLevel + 1)}}

@@ -1,6 +1,7 @@
 package raftfsm_test
 
 import (
+	"cmp"
 	"fmt"
 	"hash/crc64"
 	"maps"
@@ -90,6 +91,9 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 		if n.lock > 0 {
 			n.lock = n.instance
 		}
+	}
+	if g.begin.CellID != m.lineage {
+		m.origin = cmp.Or(m.origin, m.lineage)
 	}
 	m.lineage = g.begin.CellID
 	m.restored = fmt.Sprintf("restored %+v", raftfsm.Restoration{Source: g.begin.Source, AtUnix: m.wall, Counter: m.counter})

@@ -28,6 +28,7 @@ type model struct {
 	quotas       map[string]api.Quota
 	restored     string // as the last one is shown
 	lineage      api.CellID
+	origin       api.CellID // its own id, since a restore gave it that of another
 	staged       *modelBackup
 	replicas     []modelReplica
 	changed      changed             // the replicas

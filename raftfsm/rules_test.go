@@ -129,38 +129,6 @@ func join(title []byte, records [][]byte) []byte {
 	return append(snapshot, sum[:]...)
 }
 
-// A dying directory is reported again when its last child is removed, by any operation: otherwise the master would
-// never remove it (Chubby §2.3, decision 11).
-func TestDyingDirectoryGoesWithItsLastChild(t *testing.T) {
-	for _, ephemeral := range []bool{true, false} {
-		c := newCell(t)
-		a, b := c.session("a"), c.session("b")
-		open := func(id api.SessionID, name api.Name, kind api.Kind, ephemeral bool) namespace.Ref {
-			r := c.want(c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(id), Name: name, Create: api.MayCreate, Kind: kind, Ephemeral: ephemeral}}), api.OK)
-			return namespace.Ref{Name: name, Instance: r.Stat.Instance}
-		}
-		dir, child := open(a, "/d", api.Directory, true), open(b, "/d/f", api.File, ephemeral)
-		end := func(id api.SessionID) raftfsm.Result {
-			return c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: id, Reason: api.ByExpiry}}}})
-		}
-		if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: end(a).Dying}}); len(r.Changes)+len(r.Dying) > 0 {
-			t.Fatalf("a directory with a child was removed: %+v", r)
-		}
-		var r raftfsm.Result
-		if ephemeral {
-			r = c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: end(b).Dying}})
-		} else {
-			r = c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(b), Node: child}})
-		}
-		if want := []namespace.Change{{Kind: namespace.Removed, Node: child, Parent: dir, Generation: child.Instance}}; !slices.Equal(r.Changes, want) || !slices.Equal(r.Dying, []namespace.Ref{dir}) {
-			t.Errorf("changes %+v, dying %+v", r.Changes, r.Dying)
-		}
-		if r := c.apply(raftfsm.Command{Remove: &raftfsm.Remove{Nodes: r.Dying}}); len(r.Changes) != 1 {
-			t.Errorf("%+v", r)
-		}
-	}
-}
-
 // Each step of a transaction takes the rights that count when the command is applied: to read or write what a
 // condition is about, or the directory where it would be; and to write what is changed.
 func TestTxnTakesRights(t *testing.T) {
@@ -257,28 +225,6 @@ func (c *cell) ended(name api.Name) []*api.Holding {
 	n, ok := c.state.Tree.Get(name)
 	stopIf(c.t, !ok, "%q is not there", name)
 	return c.state.Ended(n)
-}
-
-// The cell remembers the last holdings of a node, of this one and of none before it with its name.
-func TestHoldingsOfANode(t *testing.T) {
-	c := newCell(t)
-	by := c.session("by")
-	file, h := c.file(by, "/f")
-	var tokens, got []api.Generation
-	for range api.MaxHoldings + 3 {
-		tokens = append(tokens, c.use(file, by, h))
-	}
-	for _, one := range c.ended("/f") {
-		got = append(got, one.Generation)
-	}
-	failIf(t, !slices.Equal(got, tokens[3:]), "remembered are the tokens %v, of %v", got, tokens)
-	c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(by), Node: file, Handle: h}})
-	if file, h = c.file(by, "/f"); len(c.ended("/f")) != 0 {
-		t.Errorf("a new file has the history of the one before: %+v", c.ended("/f"))
-	}
-	if token := c.use(file, by, h); len(c.ended("/f")) != 1 || c.ended("/f")[0].Generation != token {
-		t.Errorf("%+v", c.ended("/f"))
-	}
 }
 
 // Whatever a principal does with locks of its own, very many or one often, others keep their part of the room: its own are forgotten first.
