@@ -110,46 +110,42 @@ func (k *keySet) matching(h jose.Header) []int {
 	return places
 }
 
-// source is where a key set is.
-type source struct {
-	place, ca, token string // Config.Keys, KeysCA and KeysToken
-}
-
-func (s source) isURL() bool { return strings.Contains(s.place, "://") }
+// isURL reports whether the key set is at a URL, and not in a file.
+func (c Config) isURL() bool { return strings.Contains(c.Keys, "://") }
 
 // read reads the key set.
-func (s source) read(ctx context.Context) ([]byte, error) {
-	if s.isURL() {
-		return s.fetch(ctx)
+func (c Config) read(ctx context.Context) ([]byte, error) {
+	if c.isURL() {
+		return c.fetch(ctx)
 	}
-	return readBounded(s.place, maxKeySet)
+	return readBounded(c.Keys, maxKeySet)
 }
 
 // fetch asks a server for the key set. The server has to answer itself: a redirection could lead
 // anywhere, and would be given the token.
-func (s source) fetch(ctx context.Context) ([]byte, error) {
+func (c Config) fetch(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("no answer within %v", fetchTimeout))
 	defer cancel()
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.ca != "" {
-		text, err := readBounded(s.ca, maxKeySet)
+	if c.KeysCA != "" {
+		text, err := readBounded(c.KeysCA, maxKeySet)
 		if err != nil {
 			return nil, err
 		}
 		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s has no certificate in PEM", s.ca)
+			return nil, fmt.Errorf("%s has no certificate in PEM", c.KeysCA)
 		}
 	}
 	transport := &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true}
 	//mutant: client := http.Client{Transport: transport} //by TestKeysFromAServer of ./internal/tokens
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Keys, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/jwk-set+json, application/json")
-	if s.token != "" {
-		token, err := ReadFile(s.token)
+	if c.KeysToken != "" {
+		token, err := ReadFile(c.KeysToken)
 		if err != nil {
 			return nil, err
 		}
@@ -161,9 +157,9 @@ func (s source) fetch(ctx context.Context) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", s.place, answer.Status)
+		return nil, fmt.Errorf("%s answers %s", c.Keys, answer.Status)
 	}
-	return bounded(answer.Body, s.place, maxKeySet)
+	return bounded(answer.Body, c.Keys, maxKeySet)
 }
 
 func readBounded(name string, most int) ([]byte, error) {

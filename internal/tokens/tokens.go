@@ -62,7 +62,6 @@ type Token struct {
 // Store checks tokens. It is safe for concurrent use.
 type Store struct {
 	cfg  Config
-	from source
 	now  func() time.Time
 	held atomic.Pointer[keySet] // nil while none could be read
 
@@ -80,7 +79,7 @@ type Store struct {
 // succeeded.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := newStore(cfg, wallNow)
-	if s.from.isURL() {
+	if s.cfg.isURL() {
 		return s, nil
 	}
 	_, err := s.Refresh(ctx)
@@ -91,7 +90,7 @@ func newStore(cfg Config, now func() time.Time) *Store {
 	if cfg.Claim == "" {
 		cfg.Claim = "sub"
 	}
-	return &Store{cfg: cfg, from: source{cfg.Keys, cfg.KeysCA, cfg.KeysToken}, now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), err: errNotYet}
+	return &Store{cfg: cfg, now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), err: errNotYet}
 }
 
 // Err returns why the keys could not be read the last time; nil if they could.
@@ -109,14 +108,14 @@ func (s *Store) Wanted() <-chan struct{} { return s.wake }
 func (s *Store) Refresh(ctx context.Context) (changed bool, err error) {
 	now := s.now()
 	s.mu.Lock()
-	if s.from.isURL() && now.Before(s.next) {
+	if s.cfg.isURL() && now.Before(s.next) {
 		defer s.mu.Unlock()
 		return false, s.err
 	}
 	s.next = now.Add(everyFetch)
 	was := s.read
 	s.mu.Unlock()
-	text, err := s.from.read(ctx)
+	text, err := s.cfg.read(ctx)
 	var set *keySet
 	if err == nil && string(text) != was {
 		set, err = parseKeySet(text)
@@ -144,7 +143,7 @@ func (s *Store) Refresh(ctx context.Context) (changed bool, err error) {
 func (s *Store) again(ctx context.Context) {
 	s.mu.Lock()
 	pause := betweenReads
-	if !s.from.isURL() {
+	if !s.cfg.isURL() {
 		pause = betweenFileReads
 	}
 	//mutant: if s.now().Sub(s.last) < 0*pause { //by TestUnknownKeysAreLookedFor of ./internal/tokens
