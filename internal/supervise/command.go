@@ -86,8 +86,8 @@ type Command struct {
 
 // Result is how a command ended.
 type Result struct {
-	Code int  // its exit code; 128+n if signal n killed it
-	Cut  bool // stopped because its time was over, or by Stop
+	Code int  `json:"code"` // its exit code; 128+n if signal n killed it
+	Cut  bool `json:"cut"`  // stopped because its time was over, or by Stop
 }
 
 // NotRunError says that a command cannot run. Nothing ran.

@@ -118,7 +118,7 @@ func flood(o *outbox) error {
 			return err
 		}
 	}
-	for _, r := range []report{{Stopping: 7}, {Suspended: 20}, {Ended: &commandEnd{Code: 3}}} {
+	for _, r := range []report{{Stopping: 7}, {Suspended: 20}, {Ended: &Result{Code: 3}}} {
 		if err := o.put(r); err != nil {
 			return err
 		}

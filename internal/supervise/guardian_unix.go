@@ -335,7 +335,7 @@ func (g *guardian) reapChildren() error {
 // output.
 func (g *guardian) reportEnd(status unix.WaitStatus) error {
 	g.ended = true
-	e := commandEnd{Code: status.ExitStatus(), Cut: g.stopping}
+	e := Result{Code: status.ExitStatus(), Cut: g.stopping}
 	if status.Signaled() {
 		e.Code = 128 + int(status.Signal())
 	}

@@ -27,22 +27,16 @@ type order struct {
 
 // report is the guardian's message to chubbyctl.
 type report struct {
-	Started   int         `json:"started,omitempty"`   // the command's process and process group
-	Failed    string      `json:"failed,omitempty"`    // why it could not start
-	Errno     int         `json:"errno,omitempty"`     // likewise
-	Late      bool        `json:"late,omitempty"`      // likewise: its time was over
-	Immune    int         `json:"immune,omitempty"`    // a process of another user, which it may not signal
-	Suspended int         `json:"suspended,omitempty"` // the signal that has stopped it for now
-	Stopping  int64       `json:"stopping,omitempty"`  // the command is asked to end, and killed after so many nanoseconds
-	Left      int         `json:"left,omitempty"`      // with Stopping: the command has ended, and so many remaining processes are asked
-	Ended     *commandEnd `json:"ended,omitempty"`     // the command has ended
-	Gone      bool        `json:"gone,omitempty"`      // as have all its processes; the last report
-}
-
-// commandEnd is how the command ended.
-type commandEnd struct {
-	Code int  `json:"code"` // as in a shell: 128+n after signal n
-	Cut  bool `json:"cut"`  // stopped because its time was over
+	Started   int     `json:"started,omitempty"`   // the command's process and process group
+	Failed    string  `json:"failed,omitempty"`    // why it could not start
+	Errno     int     `json:"errno,omitempty"`     // likewise
+	Late      bool    `json:"late,omitempty"`      // likewise: its time was over
+	Immune    int     `json:"immune,omitempty"`    // a process of another user, which it may not signal
+	Suspended int     `json:"suspended,omitempty"` // the signal that has stopped it for now
+	Stopping  int64   `json:"stopping,omitempty"`  // the command is asked to end, and killed after so many nanoseconds
+	Left      int     `json:"left,omitempty"`      // with Stopping: the command has ended, and so many remaining processes are asked
+	Ended     *Result `json:"ended,omitempty"`     // the command has ended
+	Gone      bool    `json:"gone,omitempty"`      // as have all its processes; the last report
 }
 
 // clock is the orders' clock, on systems where chubbyctl and its guardian read the same one.

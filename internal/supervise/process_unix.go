@@ -222,7 +222,7 @@ func (p *Process) handleReport(r report) bool {
 		p.announcer.add(fmt.Sprintf("%s SIGTERM, and SIGKILL in %v at the latest", what, time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
 		p.ended = true
-		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}
+		p.result = *r.Ended
 	case r.Gone:
 		p.gone = true
 		return false
