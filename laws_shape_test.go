@@ -204,7 +204,6 @@ func lawLarge(t *testing.T, files []source) {
 func wide() map[string]int {
 	return map[string]int{
 		"api":                           6,
-		"api/chubbypb":                  1,
 		"cell":                          106,
 		"cell/celltest":                 3,
 		"cell/celltest/processes":       1,

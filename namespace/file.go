@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"cmp"
+	"iter"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/refusal"
@@ -156,115 +157,134 @@ func (t *Tree) Delete(ref Ref, by Owner) error {
 	return nil
 }
 
-// Restore puts a node into a tree that is being read from a snapshot, parents
-// first. The tree keeps the node. The root replaces the root that New made. A
-// node with an invalid name, without a parent, or restored twice is Corrupt;
-// Check finds other problems.
-func (t *Tree) Restore(n *Node) error {
-	if n == nil {
-		return api.Errorf(api.Corrupt, "there is no node to restore")
+// Usage is what a part of the tree holds.
+type Usage struct {
+	Nodes int   `cbor:"1,keyasint,omitempty"`
+	Bytes int64 `cbor:"2,keyasint,omitempty"` // of contents
+}
+
+func (u Usage) plus(nodes int, bytes int64) Usage {
+	return Usage{Nodes: u.Nodes + nodes, Bytes: u.Bytes + bytes}
+}
+
+// Quota bounds what may be below a directory, and counts it. A Quota that is in
+// a tree never changes.
+type Quota struct {
+	Limit Usage `cbor:"1,keyasint"` // a field that is 0 sets no limit
+	Used  Usage `cbor:"2,keyasint"`
+}
+
+// Usage returns how much the existing nodes that a principal created use.
+func (t Tree) Usage(creator string) Usage {
+	u, _ := t.usage.Get(creator)
+	return u
+}
+
+// Creators returns the principals that created existing nodes, by name, beginning behind the name
+// after.
+func (t Tree) Creators(after string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for creator := range t.usage.From(after) {
+			if creator != after && !yield(creator) {
+				return
+			}
+		}
 	}
-	if r := refuseName(n.Name); r != nil {
-		return api.Errorf(api.Corrupt, "a node cannot be restored: %s", r.Message())
-	}
-	old, there := t.Get(n.Name)
-	_, placed := t.Get(n.Name.Parent())
+}
+
+// SetQuota bounds what may be below a directory; the zero Usage removes the
+// quota. What is there already stays, even if it is more. The errors are
+// HandleClosed, NotDirectory and InvalidArgument. It reads everything below the
+// directory.
+func (t *Tree) SetQuota(ref Ref, limit Usage) (*Node, error) {
+	n, err := t.Resolve(ref)
 	switch {
-	//mutants: same (one node is the root)
-	case there && n.Name == "" && t.counts.Nodes == 1:
-		t.takeOut(old)
-	case there:
-		return api.Errorf(api.Corrupt, "the node %q is to be restored twice", n.Name)
-	case !placed:
-		return api.Errorf(api.Corrupt, "the node %q is to be restored before the directory it is in", n.Name)
-	}
-	if n.Quota != nil { // add counts what is below it, node by node
-		counted := *n
-		counted.Quota = &Quota{Limit: n.Quota.Limit}
-		n = &counted
-	}
-	if n.isACLFile() {
-		n.list = parseList(n.Contents)
-	}
-	t.add(n)
-	return nil
-}
-
-// RestoreDelay puts a delay into a tree that is being read from a snapshot.
-func (t *Tree) RestoreDelay(name api.Name, d Delay) {
-	t.delays.Set(name, d)
-}
-
-// Adopt puts a node of a backup into a tree, parents first; the root takes the place of the one that New
-// made. Nobody holds its lock or has it open: an ephemeral node is dying. What the tree counts, children and use of quotas, it
-// counts anew. newest is the highest generation that the node may have. A node that could not be is refused, and the
-// tree has not changed.
-func (t *Tree) Adopt(n *Node, newest api.Generation) error {
-	if n == nil {
-		return &refusal.Refusal{Cause: refusal.RestoreNode}
+	case err != nil:
+		return nil, err
+	case n.Kind != api.Directory:
+		return nil, &refusal.Refusal{Cause: refusal.QuotaOfFile}
+	case limit.Nodes < 0 || limit.Bytes < 0:
+		return nil, &refusal.Refusal{Cause: refusal.QuotaNegativeBelow, Quota: &api.Quota{Nodes: limit.Nodes, Bytes: limit.Bytes}}
 	}
 	next := *n
-	//mutant: next.Children = 0 //by TestMillion of ./raftfsm
-	next.Mode, next.Holders, next.Openers, next.Revoked, next.Children = 0, nil, nil, nil, 0
-	if n.Quota != nil {
-		next.Quota = &Quota{Limit: n.Quota.Limit}
+	next.Quota = nil
+	if limit != (Usage{}) {
+		next.Quota = &Quota{Limit: limit, Used: t.below(n)}
 	}
-	adopted := next.withContents(n.Contents)
-	if adopted.Checksum != n.Checksum || !t.adoptable(adopted, newest) {
-		return &refusal.Refusal{Cause: refusal.RestoreNode, Name: n.Name[:min(len(n.Name), api.MaxPath)]}
+	t.replace(n, &next, 0)
+	return &next, nil
+}
+
+// below counts everything below a directory.
+func (t Tree) below(dir *Node) Usage {
+	var u Usage
+	for child := range t.Children(dir.Name, "") {
+		u = u.plus(1, int64(len(child.Contents)))
+		//mutants: same (it only saves work)
+		if child.Children > 0 {
+			deeper := t.below(child)
+			u = u.plus(deeper.Nodes, deeper.Bytes)
+		}
 	}
-	if n.Name == "" {
-		root, _ := t.Get("")
-		t.takeOut(root)
-	} else {
-		parent, _ := t.Get(n.Name.Parent())
-		t.replace(parent, parent.withChildren(1), 0)
+	return u
+}
+
+// CheckQuota returns QuotaExceeded if more would exceed the quota of a directory above the name,
+// and InvalidArgument for an invalid name.
+func (t Tree) CheckQuota(name api.Name, more Usage) error {
+	//mutants: same (it only saves work)
+	if err := CheckName(name); err != nil || t.counts.Limited == 0 {
+		return err
 	}
-	t.add(adopted) // after its parent, which it counts against
+	for at := name; at != ""; {
+		at = at.Parent()
+		dir, ok := t.Get(at)
+		if !ok || dir.Quota == nil {
+			continue
+		}
+		if r := dir.Quota.Limit.Check(dir.Quota.Used, more, refusal.NodeQuotaBelow, refusal.ByteQuotaBelow); r != nil {
+			r.Name = at
+			return r
+		}
+	}
 	return nil
 }
 
-// Renew gives every node this generation, which none of them has had: as its instance, its contents, its ACL names, and its lock if that
-// was ever held. Nobody may own a node.
-func (t *Tree) Renew(generation api.Generation) {
-	all := make([]*Node, 0, t.nodes.Len()) // a map does not change while it is passed through
-	for n := range t.All() {
-		all = append(all, n)
+// Check returns a refusal if used and more together exceed the limit: with the cause nodes for too
+// many nodes, or bytes for too many bytes. The caller adds whose limit it is.
+func (u Usage) Check(used, more Usage, nodes, bytes refusal.Cause) *refusal.Refusal {
+	switch {
+	case more.Nodes > 0 && u.Nodes > 0 && used.Nodes+more.Nodes > u.Nodes:
+		return &refusal.Refusal{Cause: nodes, Used: int64(used.Nodes), Allowed: int64(u.Nodes)}
+	case more.Bytes > 0 && u.Bytes > 0 && used.Bytes+more.Bytes > u.Bytes:
+		return &refusal.Refusal{Cause: bytes, Used: used.Bytes, Allowed: u.Bytes, More: more.Bytes}
 	}
-	for _, n := range all {
-		renewed := *n
-		renewed.Instance, renewed.Content, renewed.ACLs = generation, generation, generation
-		if n.Lock > 0 {
-			renewed.Lock = generation
-		}
-		t.nodes.Set(keyOf(n.Name), &renewed)
-	}
+	return nil
 }
 
-// adoptable reports whether a node can be, at its place in the tree.
-func (t Tree) adoptable(n *Node, newest api.Generation) bool {
-	if refuseName(n.Name) != nil || problemOfSelf(n) != "" || max(n.Instance, n.Content, n.ACLs, n.Lock) > newest {
-		return false
+// charge adds a change of what a node holds to the usage of its creator and of
+// every directory above it that has a quota.
+func (t *Tree) charge(n *Node, nodes int, bytes int64) {
+	//mutants: same (it only saves work)
+	if nodes == 0 && bytes == 0 {
+		//mutants: same (it only saves work)
+		return
 	}
-	if max(len(n.ACL.Read), len(n.ACL.Write), len(n.ACL.Change)) > api.MaxACLName || len(n.Creator) > api.MaxPrincipal {
-		return false
+	if used := t.Usage(n.Creator).plus(nodes, bytes); used == (Usage{}) {
+		t.usage.Delete(n.Creator)
+	} else {
+		t.usage.Set(n.Creator, used)
 	}
-	if n.Quota != nil && (n.Quota.Limit.Nodes < 0 || n.Quota.Limit.Bytes < 0) {
-		return false
+	//mutants: same (it only saves work)
+	for at := n.Name; at != "" && t.counts.Limited > 0; {
+		at = at.Parent()
+		dir, ok := t.Get(at)
+		//mutants: same (each node is in a directory)
+		if !ok || dir.Quota == nil {
+			continue
+		}
+		next := *dir
+		next.Quota = &Quota{Limit: dir.Quota.Limit, Used: dir.Quota.Used.plus(nodes, bytes)}
+		t.nodes.Set(keyOf(at), &next)
 	}
-	permanent := func(kind api.Kind) bool { return n.Kind == kind && !n.Ephemeral }
-	if n.Name == "" {
-		return permanent(api.Directory) && t.counts.Nodes == 1
-	}
-	_, there := t.Get(n.Name)
-	parent, placed := t.Get(n.Name.Parent())
-	switch {
-	case there || !placed || parent.Kind != api.Directory:
-		return false
-	case n.Name == api.ACLDir:
-		return permanent(api.Directory)
-	case n.Name.Parent() == api.ACLDir:
-		return permanent(api.File)
-	}
-	return true
 }

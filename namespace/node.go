@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"hash/crc64"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -204,77 +203,6 @@ func (n Node) withoutOpeners(gone func(Owner) bool) *Node {
 // checksum is the same for equal contents, and 0 for empty ones.
 func checksum(contents []byte) uint64 { return crc64.Checksum(contents, crc64.MakeTable(crc64.ECMA)) }
 
-// nodeKey is a node's key in the tree: its depth, then its name. So a directory's children
-// are adjacent and in order, and parents come before their children (Chubby §2.10).
-type nodeKey struct {
-	depth int
-	name  api.Name
-}
-
-func keyOf(name api.Name) nodeKey { return nodeKey{depth: name.Depth(), name: name} }
-
-func (k nodeKey) less(other nodeKey) bool {
-	if k.depth != other.depth {
-		//mutants: same (they differ)
-		return k.depth < other.depth
-	}
-	return k.name < other.name
-}
-
-// Mark is a place in the order of Tree.Below: directly after the node that
-// returned it. Other packages must not interpret it. It is the depth in one byte, then the
-// name; clients keep marks while a replica is upgraded.
-type Mark []byte
-
-// mark is the key as a Mark. No node is deeper than api.MaxDepth.
-func (k nodeKey) mark() Mark { return append(Mark{byte(k.depth)}, k.name...) }
-
-// key returns false for the empty mark.
-func (m Mark) key() (nodeKey, bool) {
-	if len(m) == 0 {
-		return nodeKey{}, false
-	}
-	return nodeKey{depth: int(m[0]), name: api.Name(m[1:])}, true
-}
-
-// ownedKey is the key of a node in the index by session.
-type ownedKey struct {
-	session api.SessionID
-	name    api.Name
-}
-
-func (k ownedKey) less(other ownedKey) bool {
-	if k.session != other.session {
-		//mutants: same (they differ)
-		return k.session < other.session
-	}
-	return k.name < other.name
-}
-
-// CheckName returns InvalidArgument for a text that cannot be the name of a node. Parent, Base and
-// Depth have a meaning only for names that it accepts.
-func CheckName(name api.Name) error {
-	if r := refuseName(name); r != nil {
-		return r
-	}
-	return nil
-}
-
-// refuseName returns nil for a valid name.
-func refuseName(name api.Name) *refusal.Refusal {
-	switch {
-	case name == "":
-		return nil
-	case len(name) > api.MaxPath:
-		return &refusal.Refusal{Cause: refusal.NameTooLong, Used: int64(len(name)), Allowed: api.MaxPath}
-	case name[0] != '/' || strings.HasSuffix(string(name), "/") || strings.Contains(string(name), "//"):
-		return &refusal.Refusal{Cause: refusal.NameMalformed, Name: name}
-	case name.Depth() > api.MaxDepth:
-		return &refusal.Refusal{Cause: refusal.NameTooDeep, Used: int64(name.Depth()), Allowed: api.MaxDepth}
-	}
-	return nil
-}
-
 // Change is one change of what clients see of a node.
 type Change struct {
 	Kind       ChangeKind
@@ -309,4 +237,44 @@ func (n *Node) lockHeld(cause refusal.Cause) error {
 		r.Holders = append(r.Holders, h.Session)
 	}
 	return r
+}
+
+// Rights is what a handle may be opened for (Chubby §2.6). A node names a list
+// for each right (Chubby §2.3).
+type Rights uint8
+
+// The rights.
+const (
+	ToRead   Rights = 1 << iota // contents, metadata, listings, and events of them
+	ToWrite                     // and to lock, in either mode (Chubby §2.4), to delete, and to create in a directory
+	ToChange                    // the ACL names, and to take a lock away from its holders
+)
+
+// Permit returns PermissionDenied unless the principal has all the wanted
+// rights on the node. The refusal names the list that would have to admit the
+// principal.
+func (t Tree) Permit(n *Node, principal string, wanted Rights) error {
+	for _, right := range []struct {
+		bit   Rights
+		list  string
+		cause refusal.Cause
+	}{{ToRead, n.ACL.Read, refusal.NotAdmittedToRead}, {ToWrite, n.ACL.Write, refusal.NotAdmittedToWrite}, {ToChange, n.ACL.Change, refusal.NotAdmittedToChange}} {
+		if wanted&right.bit != 0 && !t.Admits(right.list, principal) {
+			return &refusal.Refusal{Cause: right.cause, Principal: principal, List: ACLFile(right.list), Name: n.Name, Kind: n.Kind}
+		}
+	}
+	return nil
+}
+
+// MissingACL returns the first name in acl that is not empty and has no list.
+func (t Tree) MissingACL(acl api.ACL) (string, bool) {
+	for _, name := range []string{acl.Read, acl.Write, acl.Change} {
+		if name == "" {
+			continue
+		}
+		if file, ok := t.Get(ACLFile(name)); !ok || file.Kind != api.File {
+			return name, true
+		}
+	}
+	return "", false
 }

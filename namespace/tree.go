@@ -1,40 +1,3 @@
-// Package namespace is the tree of a cell: its files and directories, their
-// four generations, their ACL names, the locks on them, the delays that failed
-// holders left behind, and the handles that have ephemeral nodes open (Chubby
-// §2.3, §2.4).
-//
-// A Tree is a value. Copying one takes a snapshot in constant time (Snapshot
-// does that while it is changed in place, see Edit), every
-// operation is a deterministic function of the tree and its arguments, and an
-// operation that returns an error has changed nothing. The package uses no
-// clock, no goroutine, no lock, no randomness and no map order. It knows
-// sessions and handles only as numbers, and time only as the lengths of
-// lock-delays.
-//
-// Every operation accepts every argument, because arguments come out of a log:
-// the answer to an invalid one is a *refusal.Refusal, never a panic. The
-// refusal calls the node "the node"; the caller knows the cell's name and adds
-// the operation and the path. Errors of code api.Corrupt come only from a
-// damaged snapshot or from a counter that went back.
-//
-// The package says which principals an ACL admits and how much room a quota
-// leaves, but its operations check neither: the caller does. It has no queue: a
-// lock is granted or refused at once.
-//
-// # Who may use it
-//
-// The server side of this module: package raftfsm, whose State holds the tree, and the
-// rooms of package cell that read it. It is exported so that it can be read and tested
-// by itself. Other modules should not import it: names and behaviour change with what
-// a cell needs, without a line in the changelog.
-//
-// # Limitations
-//
-// The package checks the shape of names, not their letters: api.Path has
-// checked those. A change of a node copies its lists of holders and openers, so
-// the n-th shared holder of a lock costs O(n). A dying directory stays until
-// its last child is gone; then the caller must call Remove again. Locked reads
-// the index of everything that sessions hold and have open.
 package namespace
 
 import (
@@ -219,6 +182,22 @@ func (t Tree) OwnedBy(session api.SessionID) iter.Seq[*Node] {
 // Counts returns the size of the tree.
 func (t Tree) Counts() Counts { return t.counts }
 
+// add counts a node, or with the sign -1 no more.
+func (c *Counts) add(n *Node, sign int) {
+	c.Nodes += sign
+	c.Bytes += int64(sign * len(n.Contents))
+	c.Names += int64(sign * n.nameBytes())
+	if n.isACLFile() {
+		c.Lists += int64(sign * len(n.Contents))
+	}
+	if n.held() {
+		c.Locks += sign
+	}
+	if n.Quota != nil {
+		c.Limited += sign
+	}
+}
+
 // Edit begins a time in which changes are made in place, which is cheaper: meanwhile the tree
 // must not be copied. Settle ends it. Snapshot takes a snapshot at any time.
 func (t *Tree) Edit() {
@@ -305,18 +284,112 @@ func (t *Tree) takeOut(n *Node) {
 	t.charge(n, -1, -int64(len(n.Contents)))
 }
 
-// add counts a node, or with the sign -1 no more.
-func (c *Counts) add(n *Node, sign int) {
-	c.Nodes += sign
-	c.Bytes += int64(sign * len(n.Contents))
-	c.Names += int64(sign * n.nameBytes())
+// nodeKey is a node's key in the tree: its depth, then its name. So a directory's children
+// are adjacent and in order, and parents come before their children (Chubby §2.10).
+type nodeKey struct {
+	depth int
+	name  api.Name
+}
+
+func keyOf(name api.Name) nodeKey { return nodeKey{depth: name.Depth(), name: name} }
+
+func (k nodeKey) less(other nodeKey) bool {
+	if k.depth != other.depth {
+		//mutants: same (they differ)
+		return k.depth < other.depth
+	}
+	return k.name < other.name
+}
+
+// Mark is a place in the order of Tree.Below: directly after the node that
+// returned it. Other packages must not interpret it. It is the depth in one byte, then the
+// name; clients keep marks while a replica is upgraded.
+type Mark []byte
+
+// mark is the key as a Mark. No node is deeper than api.MaxDepth.
+func (k nodeKey) mark() Mark { return append(Mark{byte(k.depth)}, k.name...) }
+
+// key returns false for the empty mark.
+func (m Mark) key() (nodeKey, bool) {
+	if len(m) == 0 {
+		return nodeKey{}, false
+	}
+	return nodeKey{depth: int(m[0]), name: api.Name(m[1:])}, true
+}
+
+// ownedKey is the key of a node in the index by session.
+type ownedKey struct {
+	session api.SessionID
+	name    api.Name
+}
+
+func (k ownedKey) less(other ownedKey) bool {
+	if k.session != other.session {
+		//mutants: same (they differ)
+		return k.session < other.session
+	}
+	return k.name < other.name
+}
+
+// CheckName returns InvalidArgument for a text that cannot be the name of a node. Parent, Base and
+// Depth have a meaning only for names that it accepts.
+func CheckName(name api.Name) error {
+	if r := refuseName(name); r != nil {
+		return r
+	}
+	return nil
+}
+
+// refuseName returns nil for a valid name.
+func refuseName(name api.Name) *refusal.Refusal {
+	switch {
+	case name == "":
+		return nil
+	case len(name) > api.MaxPath:
+		return &refusal.Refusal{Cause: refusal.NameTooLong, Used: int64(len(name)), Allowed: api.MaxPath}
+	case name[0] != '/' || strings.HasSuffix(string(name), "/") || strings.Contains(string(name), "//"):
+		return &refusal.Refusal{Cause: refusal.NameMalformed, Name: name}
+	case name.Depth() > api.MaxDepth:
+		return &refusal.Refusal{Cause: refusal.NameTooDeep, Used: int64(name.Depth()), Allowed: api.MaxDepth}
+	}
+	return nil
+}
+
+// Restore puts a node into a tree that is being read from a snapshot, parents
+// first. The tree keeps the node. The root replaces the root that New made. A
+// node with an invalid name, without a parent, or restored twice is Corrupt;
+// Check finds other problems.
+func (t *Tree) Restore(n *Node) error {
+	if n == nil {
+		return api.Errorf(api.Corrupt, "there is no node to restore")
+	}
+	if r := refuseName(n.Name); r != nil {
+		return api.Errorf(api.Corrupt, "a node cannot be restored: %s", r.Message())
+	}
+	old, there := t.Get(n.Name)
+	_, placed := t.Get(n.Name.Parent())
+	switch {
+	//mutants: same (one node is the root)
+	case there && n.Name == "" && t.counts.Nodes == 1:
+		t.takeOut(old)
+	case there:
+		return api.Errorf(api.Corrupt, "the node %q is to be restored twice", n.Name)
+	case !placed:
+		return api.Errorf(api.Corrupt, "the node %q is to be restored before the directory it is in", n.Name)
+	}
+	if n.Quota != nil { // add counts what is below it, node by node
+		counted := *n
+		counted.Quota = &Quota{Limit: n.Quota.Limit}
+		n = &counted
+	}
 	if n.isACLFile() {
-		c.Lists += int64(sign * len(n.Contents))
+		n.list = parseList(n.Contents)
 	}
-	if n.held() {
-		c.Locks += sign
-	}
-	if n.Quota != nil {
-		c.Limited += sign
-	}
+	t.add(n)
+	return nil
+}
+
+// RestoreDelay puts a delay into a tree that is being read from a snapshot.
+func (t *Tree) RestoreDelay(name api.Name, d Delay) {
+	t.delays.Set(name, d)
 }

@@ -1,6 +1,3 @@
-// Package backupstore is where backups are kept: a directory, or a bucket of a server that speaks the protocol of Amazon S3.
-//
-// A backup appears in a [Place] under its name when it is whole, and nothing is replaced. What else is there is left alone.
 package backupstore
 
 import (

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Those that look at the same time have different ports, though nobody listens on them yet. What marks a range is a
-// port that is listened on, which the system gives to one, in whatever process.
+// Callers that look at the same time have different ports, though nobody listens on them yet. A port that is listened on
+// marks a range, and the system gives it to one of them, in any process.
 func TestNoTwoHaveTheSamePorts(t *testing.T) {
 	const number = 60 // of 375 ranges, and other tests need some
 	var wg sync.WaitGroup
