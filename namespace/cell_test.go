@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // cell is a tree and its counter, with helpers for tests of expected results.
@@ -284,4 +285,90 @@ func noErr(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A tree lists and counts what is in it, before and after it has changed.
+func TestListingsAndCounts(t *testing.T) {
+	c := newCell(t)
+	names := func(list iter.Seq[*namespace.Node]) (got []api.Name) {
+		for n := range list {
+			got = append(got, n.Name)
+		}
+		return got
+	}
+	are := func(what string, list iter.Seq[*namespace.Node], want ...api.Name) {
+		t.Helper()
+		if got := names(list); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	count := func() {
+		t.Helper()
+		var want namespace.Counts
+		for n := range c.tree.All() {
+			want.Nodes++
+			want.Bytes += int64(len(n.Contents))
+			want.Names += int64(len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change) + len(n.Creator))
+			if n.Name.Parent() == api.ACLDir && n.Kind == api.File {
+				want.Lists += int64(len(n.Contents))
+			}
+			if len(n.Holders) > 0 {
+				want.Locks++
+			}
+			if n.Quota != nil {
+				want.Limited++
+			}
+		}
+		if got := c.tree.Counts(); got != want {
+			t.Errorf("counts %+v, want %+v", got, want)
+		}
+		c.want(c.tree.Check(), api.OK)
+	}
+	for _, name := range []api.Name{api.ACLDir, "/a", "/a-", "/b"} {
+		c.create(name, namespace.Spec{Kind: api.Directory, Creator: "ann"})
+	}
+	list := c.create(api.ACLDir+"/ops", namespace.Spec{Contents: []byte("ann\nbob\n")})
+	file := c.create("/a/z", namespace.Spec{Contents: []byte("text"), ACL: api.ACL{Write: "ops"}, Creator: "bob"})
+	other := c.create("/b/y", namespace.Spec{Contents: []byte{}})
+	if other.Contents != nil {
+		t.Error("empty contents differ from those of a snapshot")
+	}
+	_, err := c.tree.SetQuota(c.node("/a").Ref(), namespace.Usage{Nodes: 9})
+	c.want(err, api.OK)
+	lock := c.mustAcquire(other.Ref(), alice, api.Shared, 0) // the first session has the last name
+	c.mustAcquire(other.Ref(), carol, api.Shared, 0)
+	c.mustAcquire(file.Ref(), bob, api.Exclusive, 0)
+	count()
+	are("children of the root", c.tree.Children("", ""), "/a", "/a-", api.ACLDir, "/b")
+	are("children after a-", c.tree.Children("", "a-"), api.ACLDir, "/b")
+	are("children of /a", c.tree.Children("/a", ""), "/a/z")
+	are("locked", c.tree.Locked(""), "/a/z", "/b/y")
+	are("locked below /b", c.tree.Locked("/b"), "/b/y")
+
+	for i, by := range []namespace.Owner{alice, carol} { // the lock is vacant when the last has left
+		d, err := c.tree.Release(other.Ref(), by, lock)
+		c.want(err, api.OK)
+		if want := []namespace.Vacancy{{Lock: other.Ref(), Generation: lock}}[:i]; !slices.Equal(d.Vacant, want) {
+			t.Errorf("vacant %+v, want %+v", d.Vacant, want)
+		}
+	}
+	d, err := c.tree.Close(other.Ref(), alice) // which has nothing any more
+	c.want(err, api.OK)
+	if len(d.Vacant) > 0 {
+		t.Errorf("vacant %+v", d.Vacant)
+	}
+	for _, n := range []*namespace.Node{list, other} {
+		c.want(c.tree.Delete(n.Ref(), alice), api.OK)
+		c.want(c.tree.Delete(n.Ref(), alice), api.HandleClosed)
+		_, err := c.tree.Open(n.Ref(), alice)
+		c.want(err, api.HandleClosed)
+	}
+	count()
+	are("locked", c.tree.Locked(""), "/a/z")
+	_, err = c.tree.Create("/none/x", namespace.Spec{Kind: api.File}, c.drawGeneration())
+	c.wantCause("no directory", err, refusal.ParentUnknown)
+	_, err = c.tree.Create("/x", namespace.Spec{Kind: api.Directory, Contents: []byte("x")}, c.drawGeneration())
+	c.wantCause("contents of a directory", err, refusal.DirectoryContents)
+	_, err = c.acquire(file.Ref(), carol, api.Exclusive, -1)
+	c.wantCause("a negative delay", err, refusal.DelayOutOfRange)
 }
