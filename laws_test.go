@@ -174,7 +174,7 @@ func fileOf() []struct {
 		files     []string
 		why       string
 	}{
-		{"cell/internal/disk", walLog, []string{"wallog.go", "walrepair.go"}, "a log store is a row in logstores.go and files of its own, so that it can be replaced"},
+		{"cell/internal/disk", walLog, []string{"wallog.go"}, "a log store is a row in logstores.go and files of its own, so that it can be replaced"},
 		{"cell/internal/disk", boltlog, []string{"boltlog.go"}, "a log store is a row in logstores.go and files of its own, so that it can be replaced"},
 		{"cell/internal/disk", bbolt, []string{"bboltfile.go", "votes.go"}, "what is particular to bbolt is in one place"},
 	}

@@ -1,9 +1,14 @@
 package disk
 
 import (
+	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/raft"
 )
 
@@ -114,4 +119,86 @@ func (s *Stores) readableSnapshot() (index, term uint64, err error) {
 		return 0, 0, damaged(s.dir, err, "none of %d snapshots can be read", len(list))
 	}
 	return 0, 0, nil
+}
+
+// emptyOvertaken deletes an overtaken log: one that does not continue the newest snapshot, of that index and
+// term. Raft does so after it installs a leader's snapshot, but a crash may come between. Raft then appends the
+// entry after the snapshot, and raft-wal, which accepts no gaps, would permanently reject it. Entries before a
+// gap, or of another term than the snapshot, may never have been committed.
+func (s *Stores) emptyOvertaken(base, term uint64) error {
+	failed := func(err error) error {
+		return dataError(s.dir, err, "the log, which the newest snapshot (of entry %d) has overtaken, cannot be emptied", base)
+	}
+	first, err := s.rawLogs.FirstIndex()
+	if err != nil {
+		return failed(err)
+	}
+	last, err := s.rawLogs.LastIndex()
+	if err != nil {
+		return failed(err)
+	}
+	//mutant: if last+1 > 0 || first > base {
+	if last == 0 || first > base {
+		return nil
+	}
+	var at raft.Log
+	err = readLog(s.rawLogs, base, &at)
+	absent := errors.Is(err, raft.ErrLogNotFound)
+	unreadable := err != nil && !absent // not needed at the start, if others follow
+	switch {
+	case absent:
+		last = min(last, base) // an earlier version left a gap in bbolt's log
+	//mutant: case unreadable && last == 0:
+	case unreadable && last == base: // Raft reads the last entry
+	//mutant: case unreadable || at.Term > 0:
+	case unreadable || at.Term == term:
+		return nil
+	}
+	for index := base + 1; index <= last; index++ {
+		if mark, err := readMarked(s.rawLogs, index, &raft.Log{}); err != nil || mark > base {
+			return damaged(s.dir, err, "the newest snapshot is of entry %d and term %d, the log has that entry of term %d, and goes on to entry %d, committed up to %d",
+				base, term, at.Term, last, mark)
+		}
+	}
+	if err := s.rawLogs.DeleteRange(first, last); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// Contradiction is why a replica must not run on its data: a majority has another state after the same entry.
+type Contradiction struct {
+	Index  uint64   `json:"index"` // of that entry
+	Ours   string   `json:"ours"`  // a hash of the state there
+	Theirs string   `json:"theirs"`
+	By     []string `json:"by"`  // who contradicts
+	Why    string   `json:"why"` // for people, with what to do next
+}
+
+// NoteContradiction durably forbids replicas to run on this directory. It changes nothing else there.
+func (s *Stores) NoteContradiction(c Contradiction) error {
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	//mutant: _ = text; return nil //by TestContradictedReplicaStops of ./cell
+	return writeDurably(filepath.Join(s.dir, ContradictionName), append(text, '\n'))
+}
+
+// ReadContradiction returns why no replica may run on a directory, or nil. An unreadable note counts.
+func ReadContradiction(dir string) (*Contradiction, error) {
+	path := filepath.Join(dir, ContradictionName)
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case isDenied(err):
+		return nil, dataError(path, err, "it cannot be read")
+	}
+	c := &Contradiction{}
+	//mutant: if json.Unmarshal(text, c) != nil { return nil, nil }; if c.Why == "" {
+	if err != nil || json.Unmarshal(text, c) != nil || c.Why == "" {
+		c.Why = "the others had another state than this replica: " + identity.LossAdvice
+	}
+	return c, nil
 }

@@ -111,3 +111,11 @@ func (s *Stores) interruptedBootstrap() (bool, error) {
 	list, err := s.rawSnaps.List()
 	return len(list) == 0, err
 }
+
+func checkContradiction(dir string) error {
+	c, err := ReadContradiction(dir)
+	if err != nil || c == nil {
+		return err
+	}
+	return identity.Refused("no replica starts with the data in %s, because of %s there: %s", dir, ContradictionName, c.Why)
+}

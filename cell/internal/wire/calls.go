@@ -104,8 +104,6 @@ func (s *service) complete(m *master.Master, op string, about *subject, err erro
 // fail is complete for a call that failed before any master was asked.
 func (s *service) fail(op string, err error) error { return s.complete(nil, op, &subject{}, err) }
 
-func signerOf(m *master.Master) signer { return signer{secret: m.Secret()} }
-
 // callerOf reads the caller, without a check of its epoch.
 func (s *service) callerOf(m *master.Master, c *pb.Caller) (master.Caller, error) {
 	tokens, token := signerOf(m), c.GetSession()
