@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/internal/tokens"
 )
 
 // Prefixes of the configuration keys for certificates of the client and Raft ports.
@@ -138,17 +139,13 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 	if r.clientCerts == nil {
 		return
 	}
-	every := time.NewTicker(certificatesEvery)
-	defer every.Stop()
 	said, failed := map[string]string{}, map[string]string{} // by port
-	for {
+	warn := func() {
 		r.warnOfEnds(said, clientTLS, r.clientCerts, r.cfg.ClientTLS)
 		r.warnOfEnds(said, peerTLS, r.peerCerts, r.cfg.PeerTLS)
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-			return
-		}
+	}
+	warn()
+	for range ticks(ctx, certificatesEvery) {
 		r.refresh(failed, clientTLS, r.clientCerts)
 		r.refresh(failed, peerTLS, r.peerCerts) // first: they speak for guests at the port for clients
 		if n := r.conns.Recheck(); n > 0 {
@@ -157,6 +154,7 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 		if n := r.port.Recheck(); n > 0 {
 			r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
 		}
+		warn()
 	}
 }
 
@@ -184,5 +182,48 @@ func (r *Replica) refresh(failed map[string]string, port string, store *certs.St
 		r.log.Error("the files of certificates cannot be taken over; what was read before stays in use", "event", "certificate_unread", "port", port, "error", err)
 	case changed:
 		r.log.Info("read the files of certificates again", "port", port)
+	}
+}
+
+func (r *Replica) openTokens(ctx context.Context) error {
+	if r.cfg.Tokens == (TokenConfig{}) {
+		return nil
+	}
+	var err error
+	if r.tokens, err = tokens.Open(ctx, r.cfg.Tokens); err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "start", Message: err.Error(), Err: err}
+	}
+	return nil
+}
+
+type clientTokens struct{ *tokens.Store }
+
+func (t clientTokens) Verify(ctx context.Context, raw string) (string, func() bool, error) {
+	token, err := t.Store.Verify(ctx, raw)
+	//mutant: return token.Principal, func() bool { return true }, err //by TestTokensEnd of ./cell
+	return token.Principal, func() bool { return t.Counts(token) }, err
+}
+
+// watchTokens reads the keys again regularly, and when a token names an unknown key, until ctx ends.
+func (r *Replica) watchTokens(ctx context.Context) {
+	if r.tokens == nil {
+		return
+	}
+	every := time.NewTicker(certificatesEvery)
+	defer every.Stop()
+	for failed := false; ctx.Err() == nil; {
+		changed, err := r.tokens.Refresh(ctx)
+		switch {
+		case err != nil && !failed:
+			r.log.Error("the keys of tokens cannot be read; those that were read before stay in use, and it is tried again", "event", "token_keys_unread", "error", err)
+		case changed:
+			r.log.Info("read the keys of tokens", "file", r.cfg.Tokens.Keys)
+		}
+		failed = err != nil
+		select {
+		case <-every.C:
+		case <-r.tokens.Wanted():
+		case <-ctx.Done():
+		}
 	}
 }

@@ -28,6 +28,30 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// ticks is a loop that goes round once in each interval, until ctx ends.
+func ticks(ctx context.Context, every time.Duration) func(yield func() bool) {
+	return func(yield func() bool) {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if !yield() {
+				return
+			}
+		}
+	}
+}
+
+// Times between two log lines about a blocked step.
+const (
+	tellAgain   = 5 * time.Second  // for another reason
+	remindAgain = 10 * time.Minute // for the same
+)
+
 // reminder remembers the last log line about a step that is blocked.
 type reminder struct {
 	said string
@@ -36,9 +60,9 @@ type reminder struct {
 
 // due reports whether to log a reason now, and records that.
 func (m *reminder) due(now session.Instant, reason error) bool {
-	text, pause := reason.Error(), rosterTell
+	text, pause := reason.Error(), tellAgain
 	if text == m.said {
-		pause = rosterRemind
+		pause = remindAgain
 	}
 	if m.said != "" && now.Sub(m.at) < pause {
 		return false

@@ -3,27 +3,20 @@ package cell
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/peer"
-	"github.com/hashicorp/raft"
 )
 
 // watchContradictions stops this replica when a majority contradicts it, until ctx ends
 // (docs/adr/0035-who-is-contradicted-stops.md).
 func (r *Replica) watchContradictions(ctx context.Context) {
-	tick := time.NewTicker(compareEvery)
-	defer tick.Stop()
-	for looks := 0; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	looks := 0
+	for range ticks(ctx, compareEvery) {
 		own, others := r.comparison.Checks()
 		if by, _ := peer.Contradicted(own, others, r.voters()); by == nil {
 			continue // the count goes on while this replica has reached a check point and the others have not reported theirs
@@ -73,29 +66,70 @@ func (r *Replica) stopIfContradicted(ctx context.Context, own peer.Check) bool {
 
 // askForChecks returns the others' checks that arrive in time.
 func (r *Replica) askForChecks(ctx context.Context) map[string]peer.Check {
-	type answer struct {
-		id    string
-		check peer.Check
-	}
-	// A clone: the list is Raft's own.
-	others := slices.DeleteFunc(slices.Clone(r.servers()), func(s raft.Server) bool { return string(s.ID) == r.cfg.ID })
-	answers := make(chan answer, len(others)) // one of each
-	for _, s := range others {
-		id := string(s.ID)
-		r.prober.Ask(id, string(s.Address), func(report peer.Report) { answers <- answer{id, report.Check} })
-	}
 	checks := map[string]peer.Check{}
-	late := time.NewTimer(memberProbe)
-	defer late.Stop()
-	for range others {
-		select {
-		case one := <-answers:
-			checks[one.id] = one.check
-		case <-late.C:
-			return checks
-		case <-ctx.Done():
-			return nil
-		}
+	for id, report := range r.ask(ctx, r.others(), memberProbe) {
+		checks[id] = report.Check
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	return checks
+}
+
+// noteCheckPoint queues a check point's state for hashing. Raft's goroutine calls it. During a hash only the
+// newest waits: after a start the log has many.
+func (r *Replica) noteCheckPoint(point fsm.CheckPoint) {
+	select {
+	case <-r.reached:
+	default:
+	}
+	r.reached <- point // only Raft's goroutine sends
+}
+
+func (r *Replica) hashCheckPoints(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case point := <-r.reached:
+			began := r.clock()
+			hash := stateHash{ctx: ctx}
+			if _, err := point.State.WriteTo(&hash); err != nil {
+				return // ctx has ended
+			}
+			software := fmt.Sprintf("%s %d", Version(), r.cfg.supports)
+			own := peer.NewCheck(point.Index, point.Term, software, hash.last)
+			r.comparison.Reached(own)
+			r.log.Debug("the state at a check point was hashed", "index", point.Index, "sum", own.Sum, "took", r.clock().Sub(began))
+		}
+	}
+}
+
+// stateHash takes the hash from a snapshot written to it: the last piece, the SHA-256 of all before. It rests
+// regularly, because other work needs the processor more urgently.
+type stateHash struct {
+	ctx   context.Context
+	last  []byte
+	since int // bytes since the last rest
+}
+
+// Limits of a stateHash.
+const (
+	hashedAtATime = 256 << 10            // bytes: a quarter to half of a millisecond (BenchmarkCheckPoint)
+	hashRest      = 5 * time.Millisecond // ten times that, so that a goroutine with the master's mutex seldom shares its processor
+)
+
+func (h *stateHash) Write(p []byte) (int, error) {
+	h.last = append(h.last[:0], p...)
+	if h.since += len(p); h.since >= hashedAtATime {
+		h.since = 0
+		rest := time.NewTimer(hashRest)
+		defer rest.Stop()
+		select {
+		case <-rest.C:
+		case <-h.ctx.Done():
+			return 0, context.Cause(h.ctx)
+		}
+	}
+	return len(p), nil
 }

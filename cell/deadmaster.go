@@ -70,8 +70,8 @@ func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (as
 	if !unreplaced() {
 		return false
 	}
-	successor, ok := longest(r.raft.LastIndex(), r.survey(ctx, term, others))
-	if !ok || !unreplaced() { // if this log is the longest, another replica asks this one in its turn
+	successor, ok := longest(r.raft.LastIndex(), term, others, r.ask(ctx, others, surveyLimit))
+	if !ok || ctx.Err() != nil || !unreplaced() { // if this log is the longest, another replica asks this one in its turn
 		return false
 	}
 	r.log.Info("the master's process has died: another replica is asked to stand for election", "event", "master_died", "peer", id, "term", term, "successor", successor.ID)
@@ -117,43 +117,14 @@ func (r *Replica) isDead(ctx context.Context, s raft.Server) bool {
 	return false
 }
 
-type logEnd struct {
-	of   raft.Server
-	last uint64
-}
-
-// survey asks replicas for the ends of their logs, and returns the answers of that term that arrive in time.
-func (r *Replica) survey(ctx context.Context, term uint64, replicas []raft.Server) (ends []logEnd) {
-	answers := make(chan logEnd, len(replicas))
+// longest returns the replica with the longest log of those that have answered in that term. After answers from
+// enough replicas for an election it has, as a rule, every committed entry. If an earlier master's uncommitted
+// entries make it longest, it loses, and the election timeout decides. ok is false if the own log is longer: the
+// successor would lack that vote.
+func longest(own, term uint64, replicas []raft.Server, reports map[string]peer.Report) (successor raft.Server, ok bool) {
 	for _, s := range replicas {
-		r.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) {
-			if report.Term == term {
-				answers <- logEnd{of: s, last: report.Last} // there is room: each is asked once
-			}
-		})
-	}
-	late := time.NewTimer(surveyLimit)
-	defer late.Stop()
-	for range replicas {
-		select {
-		case a := <-answers:
-			ends = append(ends, a)
-		case <-late.C:
-			return ends
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return ends
-}
-
-// longest returns the replica with the longest log. After answers from enough replicas for an election it has,
-// as a rule, every committed entry. If an earlier master's uncommitted entries make it longest, it loses, and
-// the election timeout decides. ok is false if the own log is longer: the successor would lack that vote.
-func longest(own uint64, ends []logEnd) (successor raft.Server, ok bool) {
-	for _, e := range ends {
-		if e.last >= own {
-			successor, own, ok = e.of, e.last, true
+		if is, answered := reports[string(s.ID)]; answered && is.Term == term && is.Last >= own {
+			successor, own, ok = s, is.Last, true
 		}
 	}
 	return successor, ok

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -144,4 +146,125 @@ func rosterOf(members []Member) []identity.Member {
 	}
 	slices.SortFunc(list, func(a, b identity.Member) int { return cmp.Compare(a.ID, b.ID) })
 	return list
+}
+
+// servers returns the replicas of Raft's newest configuration, perhaps uncommitted; before Raft runs, those of
+// the log as opened.
+func (r *Replica) servers() []raft.Server {
+	running := r.running.Load()
+	if running == nil {
+		return r.stores.Configuration().Servers
+	}
+	configuration := running.GetConfiguration()
+	if configuration.Error() != nil { // it never has one
+		return nil
+	}
+	return configuration.Configuration().Servers
+}
+
+// others returns the replicas of Raft's newest configuration without this one.
+func (r *Replica) others() []raft.Server {
+	// A clone: the list is Raft's own.
+	return slices.DeleteFunc(slices.Clone(r.servers()), func(s raft.Server) bool { return string(s.ID) == r.cfg.ID })
+}
+
+// ask returns the reports of replicas that arrive in time, by their IDs.
+func (r *Replica) ask(ctx context.Context, replicas []raft.Server, limit time.Duration) map[string]peer.Report {
+	type answer struct {
+		id     string
+		report peer.Report
+	}
+	answers := make(chan answer, len(replicas)) // one of each
+	for _, s := range replicas {
+		r.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) { answers <- answer{string(s.ID), report} })
+	}
+	reports := map[string]peer.Report{}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for range replicas {
+		select {
+		case one := <-answers:
+			reports[one.id] = one.report
+		case <-late.C:
+			return reports
+		case <-ctx.Done():
+			return reports
+		}
+	}
+	return reports
+}
+
+func (r *Replica) isConfigured(id string) bool {
+	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return string(s.ID) == id })
+}
+
+func (r *Replica) memberAt(address string) (id string, ok bool) {
+	for _, s := range r.servers() {
+		if string(s.Address) == address {
+			return string(s.ID), true
+		}
+	}
+	if roster := r.stores.Identity().Get().Roster; roster != nil { // it may be far behind
+		for _, m := range roster.Members {
+			if m.Raft == address && !m.Left {
+				return m.ID, true
+			}
+		}
+		return "", false
+	}
+	for _, m := range r.cfg.Members {
+		if m.Raft == address {
+			return m.ID, true
+		}
+	}
+	return "", false
+}
+
+// mayBeNewcomer reports whether the cell may have added a replica that the data directory does not know. Raft's
+// newest configuration may have it, from an entry not applied yet. Or this replica follows no leader or an
+// unknown one, after a long absence: without newcomers it hears nothing, and the cell may lack a majority. With
+// a known leader, the log brings newcomers.
+func (r *Replica) mayBeNewcomer(id string) bool {
+	running := r.running.Load()
+	if running == nil || r.isConfigured(id) {
+		return true
+	}
+	_, leader := running.LeaderWithID()
+	return r.stores.Identity().Get().KnownIncarnation(string(leader)) == ""
+}
+
+func (r *Replica) voters() (ids []string) {
+	for _, s := range r.servers() {
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, string(s.ID))
+		}
+	}
+	return ids
+}
+
+// levelProbeLimit is how long the master waits for a replica's feature level: a running one answers within
+// milliseconds.
+const levelProbeLimit = 2 * time.Second
+
+// Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
+func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
+	r := s.r
+	configuration := r.raft.GetConfiguration()
+	if err := configuration.Error(); err != nil {
+		return nil, &api.Error{Code: api.Unavailable, Message: "the members of the cell are not known", Err: err}
+	}
+	reports := r.ask(ctx, r.others(), levelProbeLimit)
+	if ctx.Err() != nil {
+		return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
+	}
+	var list []api.MemberLevel
+	for _, server := range configuration.Configuration().Servers {
+		one := api.MemberLevel{ID: string(server.ID), MaxLevel: int(reports[string(server.ID)].MaxLevel)} // 0 of one that did not answer
+		if one.ID == r.cfg.ID {
+			one.MaxLevel = r.cfg.supports
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b api.MemberLevel) int { return cmp.Compare(a.ID, b.ID) })
+	return list, nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/master"
-	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/hashicorp/raft"
@@ -20,8 +19,6 @@ import (
 
 const (
 	rosterEvery   = 200 * time.Millisecond // between two looks at the roster
-	rosterTell    = 5 * time.Second        // between two log lines about a blocked step,
-	rosterRemind  = 10 * time.Minute       // for the same reason
 	configureWait = 5 * time.Second        // for Raft to change its configuration
 	nearlyAll     = 64                     // entries that a replica may lack when it gets a vote: fewer than arrive in an election timeout
 	memberProbe   = time.Second            // for replicas' answers
@@ -29,16 +26,9 @@ const (
 
 // followRoster makes Raft's configuration follow the roster while this replica is the master.
 func (r *Replica) followRoster(ctx context.Context) {
-	tick := time.NewTicker(rosterEvery)
-	defer tick.Stop()
 	var told reminder
 	var stepped uint64 // the roster's version at this replica's last change of Raft's configuration
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range ticks(ctx, rosterEvery) {
 		if me := r.stores.Identity().Get(); me.Joined && !me.Begun && r.raft.LastIndex() > 0 {
 			if err := r.stores.Identity().HoldsData(); err != nil {
 				r.fail(err)
@@ -171,12 +161,12 @@ func (r *Replica) hasCaughtUp(ctx context.Context, one raftfsm.Member) error {
 		return api.Errorf(api.Unavailable, "replica %s has not noted yet that it holds data", one.ID)
 	}
 	want := r.raft.LastIndex()
-	reports := r.answers(ctx, []raft.Server{{ID: raft.ServerID(one.ID), Address: raft.ServerAddress(one.Raft)}})
-	if len(reports) == 0 {
+	is, answers := r.ask(ctx, []raft.Server{{ID: raft.ServerID(one.ID), Address: raft.ServerAddress(one.Raft)}}, memberProbe)[one.ID]
+	if !answers {
 		return api.Errorf(api.Unavailable, "replica %s does not answer", one.ID)
 	}
-	if last := reports[0].Last; last+nearlyAll < want {
-		return api.Errorf(api.Unavailable, "replica %s holds the log up to entry %d, of %d", one.ID, last, want)
+	if is.Last+nearlyAll < want {
+		return api.Errorf(api.Unavailable, "replica %s holds the log up to entry %d, of %d", one.ID, is.Last, want)
 	}
 	return nil
 }
@@ -221,27 +211,7 @@ func (r *Replica) wouldStay(ctx context.Context, without string, servers []raft.
 			stay = append(stay, s)
 		}
 	}
-	return voters, answer + len(r.answers(ctx, stay))
-}
-
-func (r *Replica) answers(ctx context.Context, replicas []raft.Server) (reports []peer.Report) {
-	answers := make(chan peer.Report, len(replicas)) // one of each
-	for _, s := range replicas {
-		r.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) { answers <- report })
-	}
-	late := time.NewTimer(memberProbe)
-	defer late.Stop()
-	for range replicas {
-		select {
-		case report := <-answers:
-			reports = append(reports, report)
-		case <-late.C:
-			return reports
-		case <-ctx.Done():
-			return reports
-		}
-	}
-	return reports
+	return voters, answer + len(r.ask(ctx, stay, memberProbe))
 }
 
 func (s served) Newcomer(_ context.Context, id, address string) (raftfsm.Member, int, error) {

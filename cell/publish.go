@@ -33,16 +33,9 @@ func (r *Replica) publishReplicas(ctx context.Context) {
 	if r.cfg.Publish == nil {
 		return
 	}
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	fresh := publisher{publish: r.cfg.Publish}
 	p := fresh
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range ticks(ctx, lookEvery) {
 		if r.master.Load() == nil {
 			//mutant: _ = fresh //by TestPublish of ./cell
 			p = fresh

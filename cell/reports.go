@@ -2,37 +2,23 @@ package cell
 
 import (
 	"context"
-	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/peer"
 )
 
-// compareEvery is the interval of questions to every other replica.
-const compareEvery = 5 * time.Second
-
 // probeOthers asks every other replica regularly, until ctx ends, so that replicas compare even without proofs.
 func (r *Replica) probeOthers(ctx context.Context) {
-	tick := time.NewTicker(compareEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	for range ticks(ctx, compareEvery) {
+		others := r.others()
+		var ids []string
+		for _, s := range others {
+			ids = append(ids, string(s.ID))
 		}
-		var others []string
-		for _, s := range r.servers() {
-			if string(s.ID) != r.cfg.ID {
-				others = append(others, string(s.ID))
-			}
-		}
-		r.absences.asking(others) // before they can answer
-		r.comparison.Keep(others)
-		for _, s := range r.servers() {
-			if string(s.ID) != r.cfg.ID {
-				//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
-				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport gets the answer first
-			}
+		r.absences.asking(ids) // before they can answer
+		r.comparison.Keep(ids)
+		for _, s := range others {
+			//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
+			r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport gets the answer first
 		}
 		if _, leader := r.raft.LeaderWithID(); leader != "" {
 			continue

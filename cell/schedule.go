@@ -54,15 +54,8 @@ func (r *Replica) takeBackups(ctx context.Context) {
 	if r.cfg.Backups.Place == nil {
 		return
 	}
-	tick := time.NewTicker(backupLookEvery)
-	defer tick.Stop()
 	var s schedule
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range ticks(ctx, backupLookEvery) {
 		m := r.master.Load()
 		switch {
 		case m == nil:

@@ -14,6 +14,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// compareEvery is the interval of questions to every other replica.
+const compareEvery = 5 * time.Second
+
 // absences counts, for every other replica, probeOthers' successive questions without an answer. It counts
 // questions, not time: a suspended machine has asked nothing. Any goroutine may use it.
 type absences struct {

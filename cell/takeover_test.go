@@ -16,6 +16,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/memnet"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
@@ -243,20 +244,21 @@ func TestTakeoversAreRemembered(t *testing.T) {
 
 // Who succeeds a dead master has the longest log, and none shorter than that of who asks.
 func TestLongestLogSucceeds(t *testing.T) {
-	end := func(id string, last uint64) logEnd { return logEnd{of: raft.Server{ID: raft.ServerID(id)}, last: last} }
+	replicas := []raft.Server{{ID: "a"}, {ID: "b"}}
 	for _, c := range []struct {
 		name string
 		own  uint64
-		ends []logEnd
+		ends map[string]peer.Report
 		want string // empty: nobody
 	}{
-		{"equal", 7, []logEnd{end("a", 7)}, "a"},
-		{"longer first", 7, []logEnd{end("a", 9), end("b", 8)}, "a"},
-		{"longer last", 7, []logEnd{end("a", 7), end("b", 8)}, "b"},
-		{"all shorter", 7, []logEnd{end("a", 6), end("b", 0)}, ""},
+		{"equal", 7, map[string]peer.Report{"a": {Term: 3, Last: 7}}, "a"},
+		{"longer first", 7, map[string]peer.Report{"a": {Term: 3, Last: 9}, "b": {Term: 3, Last: 8}}, "a"},
+		{"longer last", 7, map[string]peer.Report{"a": {Term: 3, Last: 7}, "b": {Term: 3, Last: 8}}, "b"},
+		{"longer, and in another term", 7, map[string]peer.Report{"a": {Term: 3, Last: 7}, "b": {Term: 4, Last: 8}}, "a"},
+		{"all shorter", 7, map[string]peer.Report{"a": {Term: 3, Last: 6}, "b": {Term: 3}}, ""},
 		{"nobody answers", 0, nil, ""},
 	} {
-		if got, ok := longest(c.own, c.ends); string(got.ID) != c.want || ok != (c.want != "") {
+		if got, ok := longest(c.own, 3, replicas, c.ends); string(got.ID) != c.want || ok != (c.want != "") {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.ID, ok, c.want)
 		}
 	}
