@@ -18,6 +18,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -51,10 +52,7 @@ func openLog(t *testing.T, name string, edit func(*Config)) *testLog {
 // records reads a file back.
 func records(t *testing.T, name string) (all []Record) {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testbed.Must(os.Open(name))(t)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var r Record
@@ -72,10 +70,7 @@ func TestRecords(t *testing.T) {
 	l.Act(Record{Call: "BreakLock", Principal: "ops", From: "10.0.0.1:5", On: "/ls/main/a", Reason: "two\nlines <&>", Code: "OK"})
 	l.Refused(Record{Call: "Open", Message: strings.Repeat("é", maxField)})
 	l.Close()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testbed.Must(os.ReadFile(name))(t)
 	want := `{"time":"2001-09-09T01:46:40Z","cell":"main","replica":"r1","event":"act","call":"BreakLock","principal":"ops","from":"10.0.0.1:5","on":"/ls/main/a","reason":"two\nlines <&>","code":"OK"}`
 	if first, _, _ := strings.Cut(string(data), "\n"); first != want {
 		t.Errorf("%s\nwant %s", first, want)
@@ -105,10 +100,7 @@ func TestLinesCanBeSeen(t *testing.T) {
 		l := openLog(t, name, nil)
 		l.Act(Record{Call: text, Principal: text, From: text, On: text, Reason: text, Code: text, Message: text})
 		l.Close()
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testbed.Must(os.ReadFile(name))(t)
 		line, rest, ended := strings.Cut(string(data), "\n")
 		if hidden := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); hidden >= 0 || !utf8.ValidString(line) || !ended || rest != "" {
 			t.Errorf("%q is written as %q", text, data)
@@ -235,9 +227,7 @@ func TestRotation(t *testing.T) {
 func TestFileIsTakenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "audit.log")
-		if err := os.WriteFile(name, []byte(`{"event":"ac`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, os.WriteFile(name, []byte(`{"event":"ac`), 0o600))
 		l := openLog(t, name, func(cfg *Config) { cfg.Files = 0 })
 		act := func(call string) {
 			l.Act(Record{Call: call})
@@ -248,13 +238,9 @@ func TestFileIsTakenAway(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(data), "{\"event\":\"ac\n{") {
 			t.Errorf("%q %v", data, err)
 		}
-		if err := os.Rename(name, name+".old"); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, os.Rename(name, name+".old"))
 		act("two")
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, os.Remove(name))
 		act("three")
 		l.Close()
 		if all := records(t, name); len(all) != 1 || all[0].Call != "three" {

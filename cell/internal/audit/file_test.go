@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -25,9 +28,7 @@ func testConfig(t *testing.T) Config {
 func (a *file) mustWrite(t *testing.T, lines int) {
 	t.Helper()
 	for range lines {
-		if err := a.write([]byte(line), true); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, a.write([]byte(line), true))
 	}
 }
 
@@ -38,19 +39,14 @@ func TestFilesAreSyncedBeforeTheNext(t *testing.T) {
 		"full": func(t *testing.T, a *file) { a.mustWrite(t, 3) },
 		"taken away": func(t *testing.T, a *file) {
 			a.mustWrite(t, 2)
-			if err := os.Rename(a.cfg.File, a.cfg.File+".1"); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, os.Rename(a.cfg.File, a.cfg.File+".1"))
 			a.mustWrite(t, 1)
 		},
 	} {
 		a := newFile(testConfig(t))
 		synced, names, fails := map[string]int64{}, 0, error(nil)
 		a.syncFile = func(f *os.File) error {
-			info, err := f.Stat()
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := testbed.Must(f.Stat())(t)
 			for _, name := range []string{a.cfg.File, a.cfg.File + ".1"} {
 				if now, err := os.Stat(name); err == nil && os.SameFile(now, info) {
 					synced[name] = info.Size()
@@ -82,9 +78,7 @@ func TestFilesAreSyncedBeforeTheNext(t *testing.T) {
 			t.Errorf("%s: %v; the directory was synced %d times", what, err, names)
 		}
 		a.close()
-		if err := a.open(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, a.open())
 		if err := a.sync(); err != nil || names != 2 {
 			t.Errorf("%s: %v; the directory was synced for a file that was there", what, err)
 		}
@@ -154,9 +148,7 @@ func TestFileThatCannotBeRenamed(t *testing.T) {
 // Files that are kept move once, however often the last step fails.
 func TestKeptFilesMoveOnce(t *testing.T) {
 	a := newFile(testConfig(t))
-	if err := os.WriteFile(a.cfg.File+".1", []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, os.WriteFile(a.cfg.File+".1", []byte("kept"), 0o600))
 	for range 5 { // there is no file to be renamed yet
 		if err := a.rename(); err == nil {
 			t.Fatal("nothing was renamed")
@@ -164,5 +156,91 @@ func TestKeptFilesMoveOnce(t *testing.T) {
 	}
 	if data, err := os.ReadFile(a.cfg.File + ".2"); err != nil || string(data) != "kept" {
 		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// However long strangers go on, and however long their lines are, what operators did stays in its file, which has nothing else; and the
+// file of refusals grows by so many bytes.
+func TestStrangersDoNotPushActsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "audit.log")
+		l := openLog(t, name, func(cfg *Config) { cfg.Size = 16 << 20 })
+		l.Act(Record{Call: "BreakLock", Principal: "ops"})
+		const seconds = 1000
+		long := strings.Repeat("\x01", 2*maxField)
+		for range seconds {
+			for range 10 {
+				l.Refused(Record{Call: "Open", On: long, Reason: long, Message: long})
+				l.Unknown(Record{Call: "BreakLock", On: long, Reason: long, Message: long})
+			}
+			time.Sleep(time.Second) // virtual
+		}
+		l.Act(Record{Call: "Transfer", Principal: "ops"})
+		l.Close()
+		if acts := records(t, name); len(acts) != 2 || acts[0].Call != "BreakLock" || acts[1].Call != "Transfer" {
+			t.Errorf("%d records of acts: %.300v", len(acts), acts)
+		}
+		if _, err := os.Stat(name + ".1"); err == nil {
+			t.Error("the file of acts was renamed")
+		}
+		var written int64
+		for _, one := range []string{RefusedFile(name), RefusedFile(name) + ".1", RefusedFile(name) + ".2", RefusedFile(name) + ".3"} {
+			if info, err := os.Stat(one); err == nil {
+				written += info.Size()
+			}
+		}
+		if most := int64(boundedAtOnce + 2*boundedPerSecond*seconds); written > most || written < boundedPerSecond*seconds {
+			t.Errorf("%d bytes of refusals in %d seconds, want at most %d", written, seconds, most)
+		}
+	})
+}
+
+// Acts find room in the queue when refusals have filled what is theirs of it, while the disk hangs.
+func TestRefusalsLeaveRoomInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := openLog(t, filepath.Join(t.TempDir(), "audit.log"), nil)
+		l.Close()
+		l.mu.Lock()
+		l.closed = false // nobody takes from the queue any more
+		l.mu.Unlock()
+		for range 2 * maxQueue {
+			l.Refused(Record{Call: "Open"})
+		}
+		begun := time.Now()
+		for range maxQueue - maxBounded {
+			l.Act(Record{Call: "BreakLock"})
+		}
+		if took := time.Since(begun); took != 0 || l.failed.Load() != 0 {
+			t.Errorf("the acts have waited %v, and %d were not taken", took, l.failed.Load())
+		}
+	})
+}
+
+// What is no regular file has no file beside it: everything goes into it.
+func TestPipeHasEverything(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	testbed.NoErr(t, os.Symlink(os.DevNull, name))
+	l := openLog(t, name, nil)
+	l.Refused(Record{Call: "Open"})
+	l.Close()
+	if _, err := os.Stat(RefusedFile(name)); err == nil || l.logged.Len() > 0 {
+		t.Errorf("a file of refusals was made, or: %s", l.logged.String())
+	}
+}
+
+// A file of refusals that cannot be had is found before anything is served.
+func TestFileOfRefusalsCannotBeHad(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	testbed.NoErr(t, os.Mkdir(RefusedFile(name), 0o700))
+	if _, err := Open(Config{File: name}); err == nil || !strings.Contains(err.Error(), "file of refusals") {
+		t.Error(err)
+	}
+}
+
+func TestRefusedFile(t *testing.T) {
+	for name, want := range map[string]string{"/var/log/chubby/audit.log": "/var/log/chubby/audit-refused.log", "audit": "audit-refused", "/var/log.d/audit": "/var/log.d/audit-refused"} {
+		if got := RefusedFile(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
 }

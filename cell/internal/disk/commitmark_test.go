@@ -3,10 +3,12 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 )
 
@@ -39,34 +41,21 @@ func TestCommittedEntriesStay(t *testing.T) {
 				open := func() *Stores {
 					opts := testStoreOptions()
 					opts.Fatal = func(err error) { told = err }
-					s, err := Open(dir, BoltStore, opts)
-					if err != nil {
-						t.Fatal(err)
-					}
+					s := testbed.Must(Open(dir, BoltStore, opts))(t)
 					t.Cleanup(func() { mustClose(t, s) })
 					return s
 				}
 				s := open()
-				if err := s.who.Store(rosterAlone(s.who.Get()), true); err != nil {
-					t.Fatal(err)
-				}
-				if err := s.stable.SetUint64([]byte(currentTermKey), 1); err != nil {
-					t.Fatal(err)
-				}
-				if err := s.logs.StoreLogs(crashBatch(1, 8, 1)); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, s.who.Store(rosterAlone(s.who.Get()), true))
+				testbed.NoErr(t, s.stable.SetUint64([]byte(currentTermKey), 1))
+				testbed.NoErr(t, s.logs.StoreLogs(crashBatch(1, 8, 1)))
 				s.mark.followRaft(func() uint64 { return c.commit }) // the last entry is stored with it
-				if err := s.logs.StoreLogs(crashBatch(9, 9, 1)); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, s.logs.StoreLogs(crashBatch(9, 9, 1)))
 				if c.snapshot != 0 {
 					takeSnapshot(t, s, c.snapshot)
 				}
 				if c.begin > 1 {
-					if err := s.rawLogs.DeleteRange(1, c.begin-1); err != nil {
-						t.Fatal(err)
-					}
+					testbed.NoErr(t, s.rawLogs.DeleteRange(1, c.begin-1))
 				}
 				if restart && c.snapshot < 9 { // otherwise it would not read its log
 					mustClose(t, s)
@@ -90,6 +79,73 @@ func TestCommittedEntriesStay(t *testing.T) {
 					t.Errorf("entry %d: %v", c.first, err)
 				}
 			})
+		}
+	}
+}
+
+// heldCompaction delays one deletion.
+type heldCompaction struct {
+	raft.LogStore
+	came, goOn, done chan struct{}
+}
+
+// IsMonotonic implements raft.MonotonicLogStore.
+func (l *heldCompaction) IsMonotonic() bool { return true }
+
+// DeleteRange implements raft.LogStore.
+func (l *heldCompaction) DeleteRange(first, last uint64) error {
+	select {
+	case l.came <- struct{}{}:
+		<-l.goOn
+		defer close(l.done) // also if this goroutine is ended
+	default:
+	}
+	return l.LogStore.DeleteRange(first, last)
+}
+
+// TestSnapshotArrivesDuringCompaction: a replica compacts its log behind its
+// own snapshot, on a separate goroutine. Meanwhile Raft's main goroutine
+// empties the log for a snapshot of the master. The entries to be deleted are
+// gone then: that is not an error, and the next start does not miss them.
+func TestSnapshotArrivesDuringCompaction(t *testing.T) {
+	steps := []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 14, 14), nil, appendStep(4, 15, 19, 19)}
+	for at, hold := range map[string]func(h *heldCompaction, s *Stores) raft.LogStore{
+		"before it was allowed": func(h *heldCompaction, s *Stores) raft.LogStore {
+			h.LogStore = &failStopLogs{inner: s.rawLogs, failStop: s.failStop, mark: &s.mark}
+			return h
+		},
+		"after it was allowed": func(h *heldCompaction, s *Stores) raft.LogStore {
+			h.LogStore = s.rawLogs
+			return &failStopLogs{inner: h, failStop: s.failStop, mark: &s.mark}
+		},
+	} {
+		for then, sent := range map[string][]crashSend{"": {installStep(4, 40)}, ", entries follow": {installStep(4, 40), appendStep(4, 41, 43, 43)}} {
+			for _, kind := range LogStores() {
+				t.Run(string(kind)+", "+at+then, func(t *testing.T) {
+					t.Parallel()
+					dir := filepath.Join(t.TempDir(), "data")
+					held := &heldCompaction{goOn: make(chan struct{}), done: make(chan struct{})}
+					r, err := openCrashReplicaOn(dir, kind, func(s *Stores) (err error) {
+						s.logs, err = raft.NewLogCache(logCacheEntries, hold(held, s))
+						return err
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.take(t, steps...)
+					testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 19 })
+					held.came = make(chan struct{})
+					r.raft.Snapshot()
+					<-held.came
+					r.take(t, sent...)
+					close(held.goOn)
+					<-held.done
+					testbed.NoErr(t, r.stop(), "it ended:")
+					r = testbed.Must(openCrashReplica(dir, kind, nil))(t)
+					r.take(t, appendStep(4, 41, 45, 45))
+					testbed.Report(t, r.stop())
+				})
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/chubbylock/chubby/cell/internal/testbed"
@@ -152,27 +151,24 @@ func live(dir string, kind LogStore, c *crashCamera, from, to int, done func(ste
 // TestKilledAtEachStep: a replica that is killed after any operation on its
 // data starts again, twice, has what it had acknowledged, and continues.
 func TestKilledAtEachStep(t *testing.T) {
-	for _, kind := range LogStores() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			c := &crashCamera{t: t, dir: filepath.Join(t.TempDir(), "data")}
-			if err := live(c.dir, kind, c, 0, len(crashSteps()), func(step int, r *crashReplica, acked uint64) error {
-				c.step, c.acked, c.term = step+1, max(c.acked, acked), r.raft.CurrentTerm()
-				if has := r.s.Holds(r.raft); has < c.acked {
-					return fmt.Errorf("it says that it holds %d entries, and acknowledged %d", has, c.acked)
-				}
-				return c.shoot("the answer", nil)
-			}); err != nil {
-				t.Fatal(err)
+	onEachStore(t, func(t *testing.T, kind LogStore, dir string) {
+		c := &crashCamera{t: t, dir: dir}
+		if err := live(c.dir, kind, c, 0, len(crashSteps()), func(step int, r *crashReplica, acked uint64) error {
+			c.step, c.acked, c.term = step+1, max(c.acked, acked), r.raft.CurrentTerm()
+			if has := r.s.Holds(r.raft); has < c.acked {
+				return fmt.Errorf("it says that it holds %d entries, and acknowledged %d", has, c.acked)
 			}
-			for _, p := range c.points {
-				if err := p.check(kind); err != nil {
-					t.Errorf("killed in step %d after %s: %v", p.step, p.after, err)
-				}
+			return c.shoot("the answer", nil)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range c.points {
+			if err := p.check(kind); err != nil {
+				t.Errorf("killed in step %d after %s: %v", p.step, p.after, err)
 			}
-			t.Logf("%d points", len(c.points))
-		})
-	}
+		}
+		t.Logf("%d points", len(c.points))
+	})
 }
 
 func (p crashPoint) check(kind LogStore) error {
@@ -197,73 +193,40 @@ func (p crashPoint) check(kind LogStore) error {
 	})
 }
 
-// TestLateSnapshot: a copy of a snapshot arrives late, when a newer one has removed its entries
-// from the log. Raft goes back to it, and takes the master's next entries for its successors. The
-// replica stops with an error, and continues after a restart.
-func TestLateSnapshot(t *testing.T) {
-	for _, kind := range LogStores() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "data")
-			r, err := openCrashReplica(dir, kind, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, step := range []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 14, 14), appendStep(4, 15, 30, 30), nil, installStep(4, 20)} {
-				if _, err := r.do(step); err != nil {
-					t.Fatalf("step %d: %v", i, err)
+// Raft goes on in a way that does not fit the log, and the replica stops with an error, and continues after a restart.
+func TestSnapshotThatDoesNotFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps         []crashSend
+		wrong, better crashSend
+		last          uint64
+	}{
+		// A copy of a snapshot arrives late, when a newer one has removed its entries from the log. Raft goes back to it, and takes the
+		// master's next entries for its successors.
+		"late": {
+			[]crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 14, 14), appendStep(4, 15, 30, 30), nil, installStep(4, 20)},
+			appendStep(4, 31, 33, 33), appendStep(4, 31, 33, 33), 33,
+		},
+		// The master's snapshot ends with an entry at whose index the log has another one, its last, of a master without followers. Raft keeps
+		// that one until its next start, and finds no entry of the master that follows it.
+		"of the last entry": {
+			[]crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 17, 14)}, installStep(4, 17), appendStep(4, 18, 20, 20), 20,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, kind LogStore, dir string) {
+				r := testbed.Must(openCrashReplica(dir, kind, nil))(t)
+				r.take(t, c.steps...)
+				if _, err := r.do(c.wrong); err == nil {
+					t.Error("it went on without a new start")
 				}
-			}
-			if _, err := r.do(appendStep(4, 31, 33, 33)); err == nil {
-				t.Error("it took entries that do not follow")
-			}
-			if err := r.stop(); !errors.Is(err, errRestart) {
-				t.Errorf("it ended with %v", err)
-			}
-			if r, err = openCrashReplica(dir, kind, nil); err != nil {
-				t.Fatal(err)
-			}
-			_, err = r.do(appendStep(4, 31, 33, 33))
-			testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 33 })
-			if err := errors.Join(err, r.machine.check(), r.whole(), r.stop()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// TestSnapshotOfTheLastEntry: the master's snapshot ends with an entry at whose index the log has
-// another one, its last, of a master without followers. Raft keeps that one until its next start,
-// and finds no entry of the master that follows it. The replica stops with an error, and continues
-// after a restart.
-func TestSnapshotOfTheLastEntry(t *testing.T) {
-	for _, kind := range LogStores() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "data")
-			r, err := openCrashReplica(dir, kind, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, step := range []crashSend{appendStep(2, 2, 10, 10), appendStep(3, 11, 17, 14)} {
-				if _, err := r.do(step); err != nil {
-					t.Fatalf("step %d: %v", i, err)
+				if err := r.stop(); !errors.Is(err, errRestart) {
+					t.Errorf("it ended with %v", err)
 				}
-			}
-			if _, err := r.do(installStep(4, 17)); err == nil {
-				t.Error("it went on without a new start")
-			}
-			if err := r.stop(); !errors.Is(err, errRestart) {
-				t.Errorf("it ended with %v", err)
-			}
-			if r, err = openCrashReplica(dir, kind, nil); err != nil {
-				t.Fatal(err)
-			}
-			_, err = r.do(appendStep(4, 18, 20, 20))
-			testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 20 })
-			if err := errors.Join(err, r.machine.check(), r.whole(), r.stop()); err != nil {
-				t.Error(err)
-			}
+				r = testbed.Must(openCrashReplica(dir, kind, nil))(t)
+				_, err := r.do(c.better)
+				testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == c.last })
+				testbed.Report(t, errors.Join(err, r.machine.check(), r.whole(), r.stop()))
+			})
 		})
 	}
 }

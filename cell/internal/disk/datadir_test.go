@@ -3,68 +3,69 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/session"
 )
 
 // TestDataDirIsOneReplicas: a directory serves only the replica for which it
 // was made, and one process at a time.
 func TestDataDirIsOneReplicas(t *testing.T) {
-	for _, kind := range LogStores() {
-		t.Run(string(kind), func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "of", "replica")
-			if err := os.MkdirAll(filepath.Join(dir, "lost+found"), 0o755); err != nil { // as on a separate disk
-				t.Fatal(err)
-			}
-			s := mustOpen(t, dir, kind)
-			if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-				t.Errorf("mode %v, %v; want 0700", info.Mode(), err)
-			}
-			if used, err := s.holdsCell(); used || err != nil {
-				t.Errorf("a new directory holds a cell: %v, %v", used, err)
-			}
-			_, err := testStores(dir, kind)
-			if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
-				t.Errorf("opened twice: %v; want the directory and the process in it", err)
-			}
-			mustClose(t, s)
-			filled(t, dir, kind, 3, 0)
+	onEachStore(t, func(t *testing.T, kind LogStore, dir string) {
+		dir = filepath.Join(dir, "of", "replica")
+		testbed.NoErr(t, os.MkdirAll(filepath.Join(dir, "lost+found"), 0o755)) // as on a separate disk
+		s := mustOpen(t, dir, kind)
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("mode %v, %v; want 0700", info.Mode(), err)
+		}
+		if used, err := s.holdsCell(); used || err != nil {
+			t.Errorf("a new directory holds a cell: %v, %v", used, err)
+		}
+		_, err := testStores(dir, kind)
+		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+			t.Errorf("opened twice: %v; want the directory and the process in it", err)
+		}
+		mustClose(t, s)
+		filled(t, dir, kind, 3, 0)
 
-			other := BoltStore
-			if kind == BoltStore {
-				other = WALStore
+		other := BoltStore
+		if kind == BoltStore {
+			other = WALStore
+		}
+		for name, c := range map[string]struct {
+			change func(*Options)
+			kind   LogStore
+			want   string
+		}{
+			"another cell":      {func(o *Options) { o.Cell = "bar" }, kind, `belongs to cell "foo"`},
+			"another ID":        {func(o *Options) { o.ID = "r2" }, kind, `belongs to replica "r1"`},
+			"another log store": {func(*Options) {}, other, fmt.Sprintf("kept in %q", kind)},
+		} {
+			opts := testStoreOptions()
+			c.change(&opts)
+			if _, err := Open(dir, c.kind, opts); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want a refusal with %q in it", name, err, c.want)
 			}
-			for name, c := range map[string]struct {
-				change func(*Options)
-				kind   LogStore
-				want   string
-			}{
-				"another cell":      {func(o *Options) { o.Cell = "bar" }, kind, `belongs to cell "foo"`},
-				"another ID":        {func(o *Options) { o.ID = "r2" }, kind, `belongs to replica "r1"`},
-				"another log store": {func(*Options) {}, other, fmt.Sprintf("kept in %q", kind)},
-			} {
-				opts := testStoreOptions()
-				c.change(&opts)
-				if _, err := Open(dir, c.kind, opts); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("%s: %v, want a refusal with %q in it", name, err, c.want)
-				}
-			}
-			if _, err := Open(dir, "paper", testStoreOptions()); err == nil || !strings.Contains(err.Error(), `log store "paper"`) {
-				t.Errorf("no log store: %v", err)
-			}
-			s = mustOpen(t, dir, kind)
-			if used, err := s.holdsCell(); !used || err != nil {
-				t.Errorf("it holds a cell: %v, %v", used, err)
-			}
-			if last, err := s.logs.LastIndex(); last != 3 || err != nil {
-				t.Errorf("the last entry is %d, %v", last, err)
-			}
-		})
-	}
+		}
+		if _, err := Open(dir, "paper", testStoreOptions()); err == nil || !strings.Contains(err.Error(), `log store "paper"`) {
+			t.Errorf("no log store: %v", err)
+		}
+		s = mustOpen(t, dir, kind)
+		if used, err := s.holdsCell(); !used || err != nil {
+			t.Errorf("it holds a cell: %v, %v", used, err)
+		}
+		if last, err := s.logs.LastIndex(); last != 3 || err != nil {
+			t.Errorf("the last entry is %d, %v", last, err)
+		}
+	})
 }
 
 // TestDataDirRefusesLoss: if any part of a replica's directory is missing or
@@ -72,9 +73,7 @@ func TestDataDirIsOneReplicas(t *testing.T) {
 func TestDataDirRefusesLoss(t *testing.T) {
 	remove := func(name string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
-			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, os.RemoveAll(filepath.Join(dir, name)))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -129,20 +128,12 @@ func TestDirectoriesAreForTheirUser(t *testing.T) {
 		s := mustOpen(t, dir, store)
 		takeSnapshot(t, s, 2)
 		mustClose(t, s)
-		if err := os.Chmod(filepath.Join(dir, snapshotsName), 0o755); err != nil { // as versions before made it
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, os.Chmod(filepath.Join(dir, snapshotsName), 0o755)) // as versions before made it
 		mustClose(t, mustOpen(t, dir, store))
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := testbed.Must(os.ReadDir(dir))(t)
 		found := false
 		for _, e := range entries {
-			about, err := e.Info()
-			if err != nil {
-				t.Fatal(err)
-			}
+			about := testbed.Must(e.Info())(t)
 			found = found || e.Name() == snapshotsName
 			if about.Mode().Perm()&0o077 != 0 {
 				t.Errorf("%s: %s has mode %v", store, e.Name(), about.Mode())
@@ -152,4 +143,64 @@ func TestDirectoriesAreForTheirUser(t *testing.T) {
 			t.Errorf("%s: the directory has mode %v (%v), snapshots in it: %v", store, about.Mode(), err, found)
 		}
 	}
+}
+
+// No replica opens a directory whose replica was contradicted, whatever has become of the note; who only looks does.
+func TestContradictedDirectoryIsRefused(t *testing.T) {
+	for name, spoil := range map[string]string{"whole": "", "torn": "{\"index\":", "empty": " ", "of something else": "{}"} {
+		dir := t.TempDir()
+		opts := Options{Cell: "foo", ID: "r1", Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}, Silence: func() {}, Bootstrap: true}
+		s, err := Open(dir, BoltStore, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testbed.NoErr(t, s.NoteContradiction(Contradiction{Index: 7, By: []string{"r2", "r3"}, Why: "the reason"}))
+		testbed.NoErr(t, s.Close())
+		if path := filepath.Join(dir, ContradictionName); spoil != "" {
+			testbed.NoErr(t, os.WriteFile(path, []byte(spoil), 0o600))
+		} else if c, err := ReadContradiction(dir); err != nil || c.Index != 7 || len(c.By) != 2 {
+			t.Errorf("%+v, %v", c, err)
+		}
+		_, err = Open(dir, BoltStore, opts)
+		if !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), ContradictionName) || spoil == "" && !strings.Contains(err.Error(), "the reason") {
+			t.Errorf("%s: %v", name, err)
+		}
+		opts.Inspect = true
+		s = testbed.Must(Open(dir, BoltStore, opts))(t)
+		testbed.NoErr(t, s.Close())
+	}
+}
+
+// A disk that is getting full is reported in time: in the log, though not in
+// every line, and in /readyz.
+func TestDiskNearlyFull(t *testing.T) {
+	s := NewSpace("/data", nil, nil)
+	for free, want := range map[int64]string{0: "0 MiB are free", 86 << 20: "86 MiB are free", minFree - 1: "1023 MiB are free", minFree: "", -1: ""} {
+		s.free.Store(free)
+		if note := s.Note(); (note == "") != (want == "") || !strings.Contains(note, want) || strings.Contains(note, "/data") {
+			t.Errorf("with %d bytes free /readyz says %q", free, note)
+		}
+	}
+	full := ExplainFull(t.TempDir(), fmt.Errorf("make a segment: %w", syscall.ENOSPC))
+	for _, want := range []string{"the disk is full", "MiB are free", "a start needs 64 MiB"} {
+		if !strings.Contains(full.Error(), want) {
+			t.Errorf("a start on a full disk: %v; want %q in it", full, want)
+		}
+	}
+	if other := errors.New("other"); !errors.Is(ExplainFull("/", other), other) {
+		t.Error("every error is a full disk")
+	}
+}
+
+// For a directory that does not exist, nothing is reported.
+func TestDiskOfADirectoryThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &testbed.Lines{}
+		s := NewSpace(filepath.Join(t.TempDir(), "gone"), func() session.Instant { return 0 }, slog.New(slog.NewTextHandler(log, nil)))
+		go s.Watch(t.Context())
+		synctest.Wait()
+		if s.Seen() != -1 || len(log.Take()) > 0 || s.Note() != "" {
+			t.Errorf("%d bytes are free where there is no directory; %q", s.Seen(), s.Note())
+		}
+	})
 }

@@ -1,9 +1,13 @@
 package disk
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -134,9 +138,7 @@ func TestMissingIsNotFatal(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = sink.Write([]byte("state"))
-	if err := errors.Join(err, sink.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, errors.Join(err, sink.Close()))
 	_, r, err := s.Open(sink.ID())
 	if err != nil {
 		t.Fatal(err)
@@ -169,10 +171,7 @@ func TestLogMonotonic(t *testing.T) {
 		inner := newFaultyStore()
 		inner.monotonic = monotonic
 		l, _, _, _ := failStopTrio(inner)
-		cache, err := raft.NewLogCache(10, l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cache := testbed.Must(raft.NewLogCache(10, l))(t)
 		if !raft.LogStore(cache).(raft.MonotonicLogStore).IsMonotonic() {
 			t.Errorf("raft hears false, the store says %v", monotonic)
 		}
@@ -244,18 +243,11 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 				conf.Logger = hclog.NewNullLogger()
 				_, wire := raft.NewInmemTransport("a")
 				st := &Stores{logs: l, stable: v, snapshots: s, failStop: l.failStop, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
-				if err := st.Bootstrap(conf, wire); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, st.Bootstrap(conf, wire))
 				words := &testbed.Words{}
-				r, err := st.StartRaft(conf, words, wire)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := testbed.Must(st.StartRaft(conf, words, wire))(t)
 				testbed.Await(t, "a leader", func() bool { return r.State() == raft.Leader })
-				if err := r.Apply([]byte("fine"), 5*time.Second).Error(); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, r.Apply([]byte("fine"), 5*time.Second).Error())
 				inner.before = func(name string) error {
 					if name == op {
 						return syscall.EIO
@@ -269,9 +261,7 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 				if err := r.Apply([]byte("too late"), time.Second).Error(); err == nil {
 					t.Error("a write was acknowledged after the store had failed")
 				}
-				if err := r.Shutdown().Error(); err != nil {
-					t.Error(err)
-				}
+				testbed.Report(t, r.Shutdown().Error())
 			})
 		})
 	}
@@ -309,5 +299,65 @@ func TestStartReportsStoreError(t *testing.T) {
 	}
 	if err := st.Bootstrap(conf, wire); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("bootstrap: %v", err)
+	}
+}
+
+// pausedEnv marks the process that TestStoppedProcessIsNoStalledDisk stops.
+const pausedEnv = "CHUBBY_TEST_PAUSED"
+
+// TestStoppedProcessIsNoStalledDisk: a replica is stopped during an operation on its disk, for
+// longer than an operation may take. It continues if the operation has returned meanwhile.
+func TestStoppedProcessIsNoStalledDisk(t *testing.T) {
+	const rounds, limit = 4, time.Second // a busy machine takes a while to stop it
+	if os.Getenv(pausedEnv) != "" {
+		pausedChild(rounds, limit)
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s")
+	child.Env = append(os.Environ(), pausedEnv+"=1")
+	disk, err := child.StdinPipe()
+	out, err2 := child.StdoutPipe()
+	testbed.NoErr(t, errors.Join(err, err2, child.Start()))
+	defer func() { _ = errors.Join(child.Process.Kill(), child.Wait()) }() // it has ended, or failed
+	lines := bufio.NewScanner(out)
+	for round := range rounds {
+		if !lines.Scan() || lines.Text() != "begun" {
+			t.Fatalf("round %d: %q", round, lines.Text())
+		}
+		testbed.NoErr(t, child.Process.Signal(syscall.SIGSTOP))
+		<-time.After(2 * limit)
+		_, err := disk.Write([]byte{1})
+		testbed.NoErr(t, errors.Join(err, child.Process.Signal(syscall.SIGCONT)))
+		if !lines.Scan() || lines.Text() != "well" {
+			t.Fatalf("round %d: %q", round, lines.Text())
+		}
+	}
+}
+
+// pausedChild does operations that last until a byte can be read.
+func pausedChild(rounds int, limit time.Duration) {
+	g := newFailStop(limit, func() {}, func(err error) { fmt.Println("it ended:", err) })
+	for range rounds {
+		err := g.attempt(storeOp{verb: "append", path: "/data/log.db"}, 1, nil, func() error {
+			fmt.Println("begun")
+			_, err := os.Stdin.Read(make([]byte, 1))
+			return err
+		})
+		if err == nil {
+			fmt.Println("well")
+		}
+	}
+}
+
+// The watch over the log and the votes goes by what the stores were opened with.
+func TestWatchdogGoesByTheOptions(t *testing.T) {
+	for stall, want := range map[time.Duration]time.Duration{0: maxStoreWait, 7 * time.Minute: 7 * time.Minute} {
+		opts := testStoreOptions()
+		opts.Stall = stall
+		s := testbed.Must(Open(t.TempDir(), BoltStore, opts))(t)
+		if got := s.failStop.watchdog.limit; got != want {
+			t.Errorf("opened with %v, the limit is %v, want %v", stall, got, want)
+		}
+		mustClose(t, s)
 	}
 }

@@ -15,48 +15,32 @@ import (
 )
 
 // TestNewestSnapshotRots: a replica starts, twice, though its newest snapshot is damaged, if an
-// older one and the log behind it have everything. It neither uses the damaged snapshot nor sends
-// it to others.
+// older one and the log behind it have everything, however many entries there are since the older
+// one. It neither uses the damaged snapshot nor sends it to others.
 func TestNewestSnapshotRots(t *testing.T) {
-	for _, kind := range LogStores() {
-		t.Run(string(kind), func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			r, err := openCrashReplica(dir, kind, nil)
-			if err != nil {
-				t.Fatal(err)
+	onEachStore(t, func(t *testing.T, kind LogStore, dir string) {
+		r := testbed.Must(openCrashReplica(dir, kind, nil))(t)
+		// Raft keeps three entries, as crashConf says.
+		r.pass(t, appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 14, 14), appendStep(4, 15, 30, 30), nil, appendStep(4, 31, 50, 50), nil)
+		if first, err := r.s.rawLogs.FirstIndex(); first != 31 || err != nil {
+			t.Errorf("the log begins at %d, %v; want the entry after the snapshot before the newest", first, err)
+		}
+		testbed.NoErr(t, r.stop())
+		newest, err := filepath.Glob(filepath.Join(dir, snapshotsName, "4-50-*"))
+		if err != nil || len(newest) != 1 {
+			t.Fatalf("snapshots %q, %v", newest, err)
+		}
+		overwrite("state.bin", "other")(t, newest[0])
+		for next := uint64(51); next < 53; next++ {
+			r = testbed.Must(openCrashReplica(dir, kind, nil))(t)
+			if list, err := r.s.snapshots.List(); err != nil || len(list) == 0 || list[0].Index != 30 {
+				t.Errorf("snapshots %v, %v; want the one of entry 30 first", list, err)
 			}
-			for i, step := range []crashSend{appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 12, 12), nil} {
-				if _, err := r.do(step); err != nil {
-					t.Fatalf("step %d: %v", i, err)
-				}
-				last := r.raft.LastIndex()
-				testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
-			}
-			if err := r.stop(); err != nil {
-				t.Fatal(err)
-			}
-			newest, err := filepath.Glob(filepath.Join(dir, snapshotsName, "3-12-*"))
-			if err != nil || len(newest) != 1 {
-				t.Fatalf("snapshots %q, %v", newest, err)
-			}
-			overwrite("state.bin", "other")(t, newest[0])
-			for next := uint64(13); next < 15; next++ {
-				if r, err = openCrashReplica(dir, kind, nil); err != nil {
-					t.Fatalf("it does not start: %v", err)
-				}
-				if list, err := r.s.snapshots.List(); err != nil || len(list) != 1 || list[0].Index != 10 {
-					t.Errorf("snapshots %v, %v; want the one of entry 10", list, err)
-				}
-				if _, err := r.do(appendStep(3, next, next, next)); err != nil {
-					t.Error(err)
-				}
-				testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == next })
-				if err := errors.Join(r.machine.check(), r.stop()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
+			testbed.Report(t, testbed.ErrOf(r.do(appendStep(4, next, next, next))))
+			testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == next })
+			testbed.Report(t, errors.Join(r.machine.check(), r.stop()))
+		}
+	})
 }
 
 // TestDeniedIsNotDamaged: files that the system does not let a replica read are not treated as lost
@@ -76,9 +60,7 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 			dir := t.TempDir()
 			filled(t, dir, c.kind, 9, 7)
 			s := mustOpen(t, dir, c.kind)
-			if err := s.logs.DeleteRange(1, 5); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, s.logs.DeleteRange(1, 5))
 			mustClose(t, s)
 			paths, err := filepath.Glob(filepath.Join(dir, c.file))
 			if err != nil || len(paths) != 1 {
@@ -92,9 +74,7 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 			if err == nil || errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Unavailable || strings.Contains(err.Error(), identity.LossAdvice) {
 				t.Errorf("%v, want an error that says nothing of damage", err)
 			}
-			if err := os.Rename(aside, path); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, os.Rename(aside, path))
 			mustClose(t, mustOpen(t, dir, c.kind))
 		})
 	}
@@ -120,34 +100,20 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, summed %v", name, summed), func(t *testing.T) {
 				t.Parallel()
 				dir := filepath.Join(t.TempDir(), "data")
-				r, err := openCrashReplica(dir, WALStore, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i, step := range []crashSend{appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 14, 11)} {
-					if _, err := r.do(step); err != nil {
-						t.Fatalf("step %d: %v", i, err)
-					}
-				}
+				r := testbed.Must(openCrashReplica(dir, WALStore, nil))(t)
+				r.take(t, appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 14, 11))
 				metas, err := filepath.Glob(filepath.Join(dir, snapshotsName, "2-10-*", metaName))
 				if err != nil || len(metas) != 1 {
 					t.Fatalf("snapshots %q, %v", metas, err)
 				}
-				text, err := os.ReadFile(metas[0])
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := testbed.Must(os.ReadFile(metas[0]))(t)
 				rotten := strings.Replace(string(text), rot[0], rot[1], 1)
 				if rotten == string(text) {
 					t.Fatalf("%s: %s is missing", text, rot[0])
 				}
-				if err := os.WriteFile(metas[0], []byte(rotten), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, os.WriteFile(metas[0], []byte(rotten), 0o600))
 				if !summed {
-					if err := os.Remove(filepath.Join(filepath.Dir(metas[0]), metaSumName)); err != nil {
-						t.Fatal(err)
-					}
+					testbed.NoErr(t, os.Remove(filepath.Join(filepath.Dir(metas[0]), metaSumName)))
 				}
 				list, err := r.s.snapshots.List()
 				if err != nil {
@@ -175,25 +141,15 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 func TestOldSnapshotsNameRots(t *testing.T) {
 	for _, rotten := range []string{`"IE":"2-4-`, `"ID":"2-8-`} {
 		dir := filepath.Join(t.TempDir(), "data")
-		r, err := openCrashReplica(dir, WALStore, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testbed.Must(openCrashReplica(dir, WALStore, nil))(t)
 		snapshots := func(pattern string) []string {
-			paths, err := filepath.Glob(filepath.Join(dir, snapshotsName, pattern))
-			if err != nil {
-				t.Fatal(err)
-			}
+			paths := testbed.Must(filepath.Glob(filepath.Join(dir, snapshotsName, pattern)))(t)
 			return paths
 		}
 		for last := uint64(4); last <= 10; last += 2 {
-			if _, err := r.do(appendStep(2, last-1, last, last)); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, testbed.ErrOf(r.do(appendStep(2, last-1, last, last))))
 			testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == last })
-			if _, err := r.do(nil); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, testbed.ErrOf(r.do(nil)))
 			if last == 4 {
 				meta := filepath.Join(snapshots("2-4-*")[0], metaName)
 				text, err := os.ReadFile(meta)
@@ -205,18 +161,12 @@ func TestOldSnapshotsNameRots(t *testing.T) {
 				}
 			}
 		}
-		if err := r.stop(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, r.stop())
 		if all := snapshots("*"); len(all) != maxSnapshots || len(snapshots("2-4-*")) > 0 {
 			t.Errorf("%s: snapshots %q", rotten, all)
 		}
-		if r, err = openCrashReplica(dir, WALStore, nil); err != nil {
-			t.Fatalf("%s: it does not start: %v", rotten, err)
-		}
-		if err := errors.Join(r.machine.check(), r.stop()); err != nil {
-			t.Error(err)
-		}
+		r = testbed.Must(openCrashReplica(dir, WALStore, nil))(t)
+		testbed.Report(t, errors.Join(r.machine.check(), r.stop()))
 	}
 }
 
@@ -230,10 +180,7 @@ func TestVotesRot(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
-	text, err := os.ReadFile(filepath.Join(dir, votesName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testbed.Must(os.ReadFile(filepath.Join(dir, votesName)))(t)
 	for _, was := range []string{voteTermKey, voteCandidateKey, currentTermKey, voterKey, "candidate", votesBucket} {
 		for at := range was {
 			rotten := []byte(was)
@@ -259,10 +206,7 @@ func TestWALMetadataRot(t *testing.T) {
 		dir := t.TempDir()
 		filled(t, dir, WALStore, 9, 0)
 		name := filepath.Join(walLogName, walMetaName)
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testbed.Must(os.ReadFile(filepath.Join(dir, name)))(t)
 		overwrite(name, strings.ReplaceAll(string(text), was, "_"+was[1:]))(t, dir)
 		if _, err := testStores(dir, WALStore); !errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Corrupt {
 			t.Errorf("%s: %v, want a refusal", was, err)
@@ -272,10 +216,7 @@ func TestWALMetadataRot(t *testing.T) {
 
 // rosterRots flips a bit so that the file can still be read.
 func rosterRots(t *testing.T, dir string) {
-	text, err := os.ReadFile(filepath.Join(dir, rosterName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testbed.Must(os.ReadFile(filepath.Join(dir, rosterName)))(t)
 	overwrite(rosterName, strings.Replace(string(text), `"cell_id":"c"`, `"cell_id":"b"`, 1))(t, dir)
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -36,48 +37,41 @@ func TestLogSurvivesKill(t *testing.T) {
 		crashChild(t, dir, LogStore(os.Getenv(crashKindEnv)))
 		return
 	}
-	for _, kind := range LogStores() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			var want crashLog
-			var done int
-			for round := range crashRounds {
-				acked, inFlight := killedChild(t, dir, kind)
-				for _, line := range acked {
-					want = want.do(line)
-				}
-				done += len(acked)
-				logs, s := openRawLog(t, dir, kind)
-				err := want.matches(logs)
-				if err != nil && inFlight != "" {
-					if after := want.do(inFlight); after.matches(logs) == nil {
-						want, err = after, nil
-					}
-				}
-				if err != nil {
-					t.Fatalf("round %d, after %q: %v", round, acked[max(0, len(acked)-3):], err)
-				}
-				// The log accepts the next append, and it can be read.
-				next := uint64(1)
-				if len(want.terms) > 0 {
-					next = want.last() + 1
-				}
-				line := fmt.Sprintf("append %d %d %d", next, next, 1000+round)
-				if err := logs.StoreLog(crashEntry(next, uint64(1000+round))); err != nil {
-					t.Fatal(err)
-				}
+	onEachStore(t, func(t *testing.T, kind LogStore, dir string) {
+		testbed.NoErr(t, os.Mkdir(dir, 0o700))
+		var want crashLog
+		var done int
+		for round := range crashRounds {
+			acked, inFlight := killedChild(t, dir, kind)
+			for _, line := range acked {
 				want = want.do(line)
-				if err := want.matches(logs); err != nil {
-					t.Fatalf("round %d, after the next append: %v", round, err)
-				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
+			}
+			done += len(acked)
+			logs, s := openRawLog(t, dir, kind)
+			err := want.matches(logs)
+			if err != nil && inFlight != "" {
+				if after := want.do(inFlight); after.matches(logs) == nil {
+					want, err = after, nil
 				}
 			}
-			t.Logf("%s: %d operations acknowledged over %d kills", kind, done, crashRounds)
-		})
-	}
+			if err != nil {
+				t.Fatalf("round %d, after %q: %v", round, acked[max(0, len(acked)-3):], err)
+			}
+			// The log accepts the next append, and it can be read.
+			next := uint64(1)
+			if len(want.terms) > 0 {
+				next = want.last() + 1
+			}
+			line := fmt.Sprintf("append %d %d %d", next, next, 1000+round)
+			testbed.NoErr(t, logs.StoreLog(crashEntry(next, uint64(1000+round))))
+			want = want.do(line)
+			if err := want.matches(logs); err != nil {
+				t.Fatalf("round %d, after the next append: %v", round, err)
+			}
+			testbed.NoErr(t, s.Close())
+		}
+		t.Logf("%s: %d operations acknowledged over %d kills", kind, done, crashRounds)
+	})
 }
 
 // killedChild runs a child on the log and kills it in the middle of its work.
@@ -87,14 +81,9 @@ func killedChild(t *testing.T, dir string, kind LogStore) (acked []string, inFli
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestLogSurvivesKill$", "-test.timeout=60s")
 	child.Env = append(os.Environ(), crashEnv+"="+dir, crashKindEnv+"="+string(kind))
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testbed.Must(child.StdoutPipe())(t)
 	child.Stderr = os.Stderr
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, child.Start())
 	lines := bufio.NewScanner(out)
 	kill := time.AfterFunc(30*time.Second, func() { _ = child.Process.Kill() }) // in case it never begins
 	for left := 10 + rand.IntN(80); lines.Scan(); left-- {
@@ -117,14 +106,8 @@ func killedChild(t *testing.T, dir string, kind LogStore) (acked []string, inFli
 // before it begins and when it has ended.
 func crashChild(t *testing.T, dir string, kind LogStore) {
 	logs, _ := openRawLog(t, dir, kind)
-	first, err := logs.FirstIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, err := logs.LastIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testbed.Must(logs.FirstIndex())(t)
+	last := testbed.Must(logs.LastIndex())(t)
 	for term := uint64(1); ; term++ {
 		kept := last - first + 1
 		if last == 0 {
@@ -153,9 +136,7 @@ func crashChild(t *testing.T, dir string, kind LogStore) {
 
 func crashStep(t *testing.T, op string, do func() error) {
 	fmt.Println("begin: " + op)
-	if err := do(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, do())
 	fmt.Println("done: " + op)
 }
 
@@ -181,13 +162,9 @@ func TestLogSurvivesPowerLoss(t *testing.T) {
 			var want crashLog
 			step := func(op string, do func(*failStopLogs) error) {
 				logs, s := openRawLog(t, dir, kind)
-				if err := do(logs); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, do(logs))
 				want = want.do(op)
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, s.Close())
 			}
 			step("append 1 12 1", func(l *failStopLogs) error { return l.StoreLogs(crashBatch(1, 12, 1)) })
 			step("suffix 9", func(l *failStopLogs) error { return l.DeleteRange(9, 12) })
@@ -216,9 +193,7 @@ func TestLogSurvivesPowerLoss(t *testing.T) {
 				if err := got.do(fmt.Sprintf("append %d %d 3", next, next+2)).matches(logs); err != nil {
 					t.Fatalf("variant %d, after the next append: %v", i, err)
 				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, s.Close())
 			}
 			if whole == 0 || whole == 60 {
 				t.Errorf("the append survived in %d of 60 variants: the test needs both outcomes", whole)
@@ -271,21 +246,15 @@ func TestWALNotesItsEnd(t *testing.T) {
 	dir := t.TempDir()
 	logs, s := openRawLog(t, dir, WALStore)
 	for last := uint64(4); last <= 20; last += 4 {
-		if err := logs.StoreLogs(crashBatch(last-3, last, 1)); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, logs.StoreLogs(crashBatch(last-3, last, 1)))
 	}
-	if err := logs.DeleteRange(19, 20); err != nil { // these were deleted, and are not missed
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, logs.DeleteRange(19, 20)) // these were deleted, and are not missed
 	mustClose(t, s)
 	logs, s = openRawLog(t, dir, WALStore)
 	if last, err := logs.LastIndex(); err != nil || last != 18 {
 		t.Fatalf("the log ends at %d, %v", last, err)
 	}
-	if err := logs.StoreLogs(crashBatch(19, 24, 2)); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, logs.StoreLogs(crashBatch(19, 24, 2)))
 	mustClose(t, s)
 	newest := []byte(nil)
 	name := ""
@@ -299,11 +268,132 @@ func TestWALNotesItsEnd(t *testing.T) {
 		t.Fatal("the last entry is in no segment")
 	}
 	newest[at] ^= 1
-	if err := os.WriteFile(name, newest, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, os.WriteFile(name, newest, 0o600))
 	again := &Stores{dir: dir}
 	if err := again.openLog(storeOf(t, WALStore), logOptions{logger: hclog.NewNullLogger(), segmentSize: crashSegment}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 24 had been confirmed") {
 		t.Errorf("a flipped bit in the last append: %v", err)
+	}
+}
+
+// openRawLog opens only a log, with its fail-stop. It does not check that the
+// log follows a snapshot: the crash tests compact without one.
+func openRawLog(t testing.TB, dir string, kind LogStore) (*failStopLogs, *Stores) {
+	t.Helper()
+	s := &Stores{dir: dir}
+	s.failStop = newFailStop(time.Minute, func() {}, func(err error) { t.Fatal(err) }) // on the test's goroutine
+	if err := s.openFiles(storeOf(t, kind), Options{RaftLog: hclog.NewNullLogger(), segmentSize: crashSegment}); err != nil {
+		t.Fatalf("open %s log after a crash: %v", kind, err)
+	}
+	return &failStopLogs{inner: s.rawLogs, failStop: s.failStop, path: dir}, s
+}
+
+// crashEntry returns an entry whose contents depend on its index and term.
+func crashEntry(index, term uint64) *raft.Log {
+	size := 1 + (index*7919+term*104729)%900
+	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: []byte(strings.Repeat(fmt.Sprintf("%d/%d;", index, term), int(size/8)+1))}
+}
+
+// crashLog is the expected log: entries first to first+len(terms)-1.
+type crashLog struct {
+	first uint64
+	terms []uint64
+}
+
+func (l crashLog) last() uint64 { return l.first + uint64(len(l.terms)) - 1 }
+
+// do applies one line of the child's report: "append from to term",
+// "suffix from" or "prefix to".
+func (l crashLog) do(line string) crashLog {
+	var from, to, term uint64
+	if n, _ := fmt.Sscanf(line, "append %d %d %d", &from, &to, &term); n == 3 {
+		terms := slices.Clone(l.terms)
+		if len(terms) == 0 {
+			l.first = from
+		}
+		for range to - from + 1 {
+			terms = append(terms, term)
+		}
+		return crashLog{l.first, terms}
+	}
+	if n, _ := fmt.Sscanf(line, "suffix %d", &from); n == 1 {
+		return crashLog{l.first, slices.Clone(l.terms[:from-l.first])}
+	}
+	if n, _ := fmt.Sscanf(line, "prefix %d", &to); n == 1 {
+		return crashLog{to + 1, slices.Clone(l.terms[to+1-l.first:])}
+	}
+	panic("the child said " + line)
+}
+
+// matches compares the log with the store, entry by entry.
+func (l crashLog) matches(logs *failStopLogs) error {
+	first, err := logs.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := logs.LastIndex()
+	if err != nil {
+		return err
+	}
+	if len(l.terms) == 0 {
+		if first != 0 || last != 0 {
+			return fmt.Errorf("entries %d to %d in a log that was emptied", first, last)
+		}
+		return nil
+	}
+	if first != l.first || last != l.last() {
+		return fmt.Errorf("entries %d to %d, want %d to %d", first, last, l.first, l.last())
+	}
+	for i, term := range l.terms {
+		want := crashEntry(l.first+uint64(i), term)
+		var got raft.Log
+		if err := logs.GetLog(want.Index, &got); err != nil {
+			return fmt.Errorf("entry %d: %w", want.Index, err)
+		}
+		if got.Term != want.Term || string(got.Data) != string(want.Data) {
+			return fmt.Errorf("entry %d is of term %d, want %d", want.Index, got.Term, want.Term)
+		}
+	}
+	var beyond raft.Log
+	if err := logs.GetLog(last+1, &beyond); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares so
+		return fmt.Errorf("entry %d, beyond the last: %w", last+1, err)
+	}
+	return nil
+}
+
+func crashBatch(from, to, term uint64) []*raft.Log {
+	var batch []*raft.Log
+	for index := from; index <= to; index++ {
+		batch = append(batch, crashEntry(index, term))
+	}
+	return batch
+}
+
+// filesOf reads a directory, subdirectories included.
+func filesOf(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files[path], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// writeFiles makes the directory contain exactly these files.
+func writeFiles(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	for path := range filesOf(t, dir) {
+		if files[path] == nil {
+			testbed.NoErr(t, os.Remove(path))
+		}
+	}
+	for path, text := range files {
+		testbed.NoErr(t, os.WriteFile(path, text, 0o600))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 // TestDataThatEndsTooEarly: a replica whose data end before what it has held does not start, even
@@ -39,14 +40,10 @@ func TestDataThatEndsTooEarly(t *testing.T) {
 		}, "the snapshot of entry 20 cannot be read"},
 		"the log is a new one": {func(t *testing.T, dir string, kind LogStore) {
 			used := mustOpen(t, dir, kind)
-			if err := used.stable.SetUint64([]byte(currentTermKey), 3); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, used.stable.SetUint64([]byte(currentTermKey), 3))
 			mustClose(t, used)
 			for _, path := range []string{boltLogName, walLogName, logNoteName, snapshotsName} {
-				if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, os.RemoveAll(filepath.Join(dir, path)))
 			}
 			fresh := t.TempDir()
 			mustClose(t, mustOpen(t, fresh, kind))
@@ -55,16 +52,10 @@ func TestDataThatEndsTooEarly(t *testing.T) {
 				if base := filepath.Base(path); base == votesName || base == markerName || base == lockName {
 					continue
 				}
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, text, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				testbed.NoErr(t, os.WriteFile(path, text, 0o600))
 			}
-			if err := os.MkdirAll(filepath.Join(dir, snapshotsName), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, os.MkdirAll(filepath.Join(dir, snapshotsName), 0o700))
 		}, "neither an entry nor a snapshot"},
 	} {
 		for _, kind := range LogStores() {
@@ -106,19 +97,12 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 			var files [2][]byte
 			for i := range files {
 				logs, s := openRawLog(t, dir, BoltStore)
-				if err := logs.StoreLogs(crashBatch(uint64(10*i+1), uint64(10*i+10), 1)); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, logs.StoreLogs(crashBatch(uint64(10*i+1), uint64(10*i+10), 1)))
 				mustClose(t, s)
-				text, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := testbed.Must(os.ReadFile(path))(t)
 				files[i] = text
 			}
-			if err := os.WriteFile(path, damage(files[0], files[1]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, os.WriteFile(path, damage(files[0], files[1]), 0o600))
 			s := &Stores{dir: dir}
 			if err := s.openLog(storeOf(t, BoltStore), logOptions{}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
 				t.Error(err)
@@ -149,23 +133,15 @@ func TestSnapshotThatCannotBeRestored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.do(appendStep(2, 2, 10, 10)); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, testbed.ErrOf(r.do(appendStep(2, 2, 10, 10))))
 			if c.older {
-				if _, err := r.do(nil); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, testbed.ErrOf(r.do(nil)))
 			}
 			takeSnapshotOf(t, r.s, c.snapshot, 2)
-			if err := r.stop(); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, r.stop())
 			if c.last > c.snapshot {
 				s := mustOpen(t, dir, WALStore) // opening empties the log
-				if err := s.logs.StoreLogs(crashBatch(c.snapshot+1, c.last, 2)); err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, s.logs.StoreLogs(crashBatch(c.snapshot+1, c.last, 2)))
 				mustClose(t, s)
 			}
 			r, err = openCrashReplica(dir, WALStore, nil)
@@ -173,9 +149,7 @@ func TestSnapshotThatCannotBeRestored(t *testing.T) {
 				if has := r.raft.LastIndex(); has != c.last {
 					t.Errorf("it goes on from entry %d, and held %d", has, c.last)
 				}
-				if err := r.stop(); err != nil {
-					t.Error(err)
-				}
+				testbed.Report(t, r.stop())
 			}
 			if errors.Is(err, identity.ErrRefused) != (c.refused != "") || c.refused != "" && !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%v, want %q", err, c.refused)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"go.etcd.io/bbolt"
 )
 
@@ -25,12 +26,8 @@ func TestOldVotesAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := mustOpen(t, dir, BoltStore)
-			if err := s.stable.SetUint64([]byte(currentTermKey), 2); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.logs.StoreLogs(crashBatch(10, 10, 2)); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, s.stable.SetUint64([]byte(currentTermKey), 2))
+			testbed.NoErr(t, s.logs.StoreLogs(crashBatch(10, 10, 2)))
 			if snapshot > 0 {
 				takeSnapshotOf(t, s, snapshot, 2)
 			}
@@ -55,10 +52,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 	filled(t, dir, BoltStore, 9, 0)
 	filled(t, other, BoltStore, 9, 0)
 	for _, name := range []string{votesName, boltLogName} {
-		text, err := os.ReadFile(filepath.Join(other, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testbed.Must(os.ReadFile(filepath.Join(other, name)))(t)
 		overwrite(name, string(text))(t, dir)
 	}
 	if _, err := testStores(dir, BoltStore); !errors.Is(err, identity.ErrRefused) || !strings.Contains(err.Error(), "not of one replica") {
@@ -70,9 +64,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(votesBucket)).Delete([]byte(voterKey)) })
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, errors.Join(err, db.Close()))
 	s := mustOpen(t, dir, BoltStore)
 	if voter, err := s.rawVotes.Get([]byte(voterKey)); err != nil || string(voter) != s.who.Get().Incarnation {
 		t.Errorf("the votes are of %q: %v", voter, err)
@@ -86,16 +78,10 @@ func TestVoteIsOneWrite(t *testing.T) {
 	dir := t.TempDir()
 	term, candidate := []byte(voteTermKey), []byte(voteCandidateKey)
 	s := mustOpen(t, dir, BoltStore)
-	if err := s.who.Store(rosterAlone(s.who.Get()), true); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.logs.StoreLog(crashEntry(1, 1)); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, s.who.Store(rosterAlone(s.who.Get()), true))
+	testbed.NoErr(t, s.logs.StoreLog(crashEntry(1, 1)))
 	vote := func(n uint64, who string) {
-		if err := errors.Join(s.stable.SetUint64(term, n), s.stable.Set(candidate, []byte(who))); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, errors.Join(s.stable.SetUint64(term, n), s.stable.Set(candidate, []byte(who))))
 	}
 	check := func(when string, wantTerm uint64, want string) {
 		t.Helper()
@@ -108,12 +94,8 @@ func TestVoteIsOneWrite(t *testing.T) {
 	check("never voted", 0, "")
 	vote(3, "b")
 	check("voted", 3, "b")
-	if err := s.stable.SetUint64([]byte("CurrentTerm"), 4); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.stable.SetUint64(term, 4); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, s.stable.SetUint64([]byte("CurrentTerm"), 4))
+	testbed.NoErr(t, s.stable.SetUint64(term, 4))
 	check("half way", 3, "b")
 	mustClose(t, s) // the process dies here
 	s = mustOpen(t, dir, BoltStore)
@@ -132,14 +114,10 @@ func TestVoteIsOneWrite(t *testing.T) {
 func TestVoteChecksum(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), BoltStore)
 	key := []byte("CurrentTerm")
-	if err := s.stable.SetUint64(key, 7); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, s.stable.SetUint64(key, 7))
 	votes := s.rawVotes.(*voteStore)
 	for i := range 12 {
-		if err := votes.SetUint64(key, 7); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, votes.SetUint64(key, 7))
 		err := votes.db.Update(func(tx *bbolt.Tx) error {
 			b := tx.Bucket([]byte(votesBucket))
 			value := append([]byte{}, b.Get(key)...)

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
@@ -175,7 +174,7 @@ func (s *returning) start(id string) {
 	l := &ledger{sim: s, id: id, words: map[string]bool{}}
 	n := startNode(s.t, nodeConfig{
 		id: id, members: s.members, listen: s.wire.Listen(s.members[id]), dial: s.wire.Dialer(s.members[id]), timeout: 300 * time.Millisecond,
-		dir: filepath.Join(s.dir, id), kind: disk.WALStore, begins: true, changed: s.changed, fsm: l,
+		dir: filepath.Join(s.dir, id), begins: true, changed: s.changed, fsm: l,
 		stored: func() { testbed.Pass(s.stall(id)) },
 		fatal:  func(err error) { s.fault("%s: %v", id, err) },
 	})

@@ -79,9 +79,7 @@ func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
 		}
 	})
 	old.apply(t, "old")
-	if err := proof(old, f); err != nil {
-		t.Fatalf("before the pause: %v", err)
-	}
+	testbed.NoErr(t, proof(old, f), "before the pause:")
 	close(paused)
 	readers.Wait()
 	synctest.Wait() // every connection is idle, so the next question is sent at once
@@ -235,9 +233,7 @@ func TestFenceAsksFew(t *testing.T) {
 			t.Fatalf("two of four agree: %v, ended %v", err, ended)
 		}
 		w.asked = nil
-		if _, err := f.joinRound(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, testbed.ErrOf(f.joinRound()))
 		if got := asked(); !slices.Equal(got, []string{"r5", "r4"}) {
 			t.Errorf("asked in the next round: %v", got)
 		}

@@ -204,9 +204,7 @@ func TestPassportKnowsNewcomers(t *testing.T) {
 			t.Errorf("%+v: %d", one, got)
 		}
 	}
-	if err := p.checkAnswer(hello{}, hello{from: "r3", cellID: "cell", incarnation: "r3-first", last: 10}); err != nil {
-		t.Error(err)
-	}
+	testbed.Report(t, p.checkAnswer(hello{}, hello{from: "r3", cellID: "cell", incarnation: "r3-first", last: 10}))
 	if err := p.checkAnswer(hello{}, hello{from: "r2", cellID: "cell", incarnation: "r2-first", last: 10}); err == nil || lost != nil {
 		t.Error("one that has left answers:", err, lost)
 	}

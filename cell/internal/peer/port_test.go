@@ -105,14 +105,9 @@ func TestPortRefusesStrangers(t *testing.T) {
 		} {
 			testbed.Pass(2 * loglimit.Every)
 			log.Take()
-			conn, err := wire.Dialer("stranger")("r1", time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := testbed.Must(wire.Dialer("stranger")("r1", time.Second))(t)
 			began := time.Now()
-			if _, err := conn.Write(c.send()); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, testbed.ErrOf(conn.Write(c.send())))
 			answer, _ := io.ReadAll(conn) // ends when the port closes it
 			if took := time.Since(began); took > helloTimeout {
 				t.Errorf("%s: let hang for %v", name, took)
@@ -143,10 +138,7 @@ func TestPortRefusesStrangers(t *testing.T) {
 // encoded writes a hello and then changes one byte.
 func encoded(t *testing.T, h hello, at int, to byte) []byte {
 	t.Helper()
-	buf, err := h.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	buf := testbed.Must(h.encode())(t)
 	buf[at] = to
 	return buf
 }
@@ -157,16 +149,11 @@ func TestBootstrapIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := memnet.New()
 		us, peer := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, memberOf("c1", "r2", "r2-first"))
-		conn, err := peer.dial(probeStream, "r1", "r1", time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testbed.Must(peer.dial(probeStream, "r1", "r1", time.Second))(t)
 		conn.Close()
 		wiped := newTraveller(t, wire, identity.Replica{ID: "r2", Incarnation: "r2-new"})
 		wiped.Client = "elsewhere"
-		if _, err := wiped.AskBootstrap(identity.Member{ID: "r1", Raft: "r1"}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, testbed.ErrOf(wiped.AskBootstrap(identity.Member{ID: "r1", Raft: "r1"})))
 		synctest.Wait()
 		if at := us.ClientAddress("r2"); at != "r2.client" {
 			t.Errorf("clients reach r2 at %q, as another than r2 said", at)
@@ -204,9 +191,7 @@ func TestPortSurvivesFlood(t *testing.T) {
 		peer, _ := newTestPort(wire, "foo", "r2")
 		defer peer.close()
 		for range 10 * maxHalfOpen {
-			if _, err := wire.Dialer("stranger")("r1", time.Second); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, testbed.ErrOf(wire.Dialer("stranger")("r1", time.Second)))
 		}
 		synctest.Wait()
 		port.mu.Lock()
@@ -304,10 +289,7 @@ func TestSilence(t *testing.T) {
 		port, _ := newTestPort(wire, "foo", "r1")
 		peer, _ := newTestPort(wire, "foo", "r2")
 		defer peer.close()
-		out, err := port.dial(raftStream, "r2", "r2", time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := testbed.Must(port.dial(raftStream, "r2", "r2", time.Second))(t)
 		got := <-peer.streams
 		in, err := peer.dial(raftStream, "r1", "r1", time.Second)
 		if err != nil {

@@ -59,16 +59,11 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 	var streams []uint32
 	for range 20 {
 		streams = append(streams, r.begin(pb.Chubby_GetContentsAndStat_FullMethodName))
-		if err := r.send(streams[len(streams)-1], announced(0), true); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, r.send(streams[len(streams)-1], announced(0), true))
 	}
 	refused := 0
 	for refused < 15 { // five are below the limit, or reach it
-		f, err := r.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testbed.Must(r.ReadFrame())(t)
 		h, ok := f.(*http2.MetaHeadersFrame)
 		if !ok {
 			continue
@@ -83,9 +78,7 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes are held", held)
 	}
 	for _, stream := range streams {
-		if err := errors.Join(r.WriteWindowUpdate(0, 1<<20), r.WriteWindowUpdate(stream, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, errors.Join(r.WriteWindowUpdate(0, 1<<20), r.WriteWindowUpdate(stream, 1<<20)))
 	}
 	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // ends with the connection
 	testbed.Await(t, "the replies to be gone", func() bool { return conns.bytes.Load() == 0 })
@@ -97,10 +90,7 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 func TestFloodOfAClientThatDoesNotRead(t *testing.T) {
 	l := bufconn.Listen(4 << 10)
 	conns := (&host{}).serve(t, l, heldLimits{conn: 256 << 10, address: 1 << 30, all: 1 << 30})
-	conn, err := l.DialContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testbed.Must(l.DialContext(t.Context()))(t)
 	r := newRude(t, conn)
 	many := make([]http2.Setting, 2000)
 	for i := range many {
@@ -125,14 +115,9 @@ func TestWindowsAreFixed(t *testing.T) {
 	(&host{}).serve(t, l, heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
 	r := newRude(t, dialled(t, l))
 	stream := r.begin(pb.Chubby_SetContents_FullMethodName)
-	if err := errors.Join(r.send(stream, append(announced(300<<10), make([]byte, 48<<10)...), false), r.WritePing(false, [8]byte{1})); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, errors.Join(r.send(stream, append(announced(300<<10), make([]byte, 48<<10)...), false), r.WritePing(false, [8]byte{1})))
 	for {
-		f, err := r.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testbed.Must(r.ReadFrame())(t)
 		if ping, ok := f.(*http2.PingFrame); ok {
 			if !ping.IsAck() {
 				t.Error("the replica measures the network")
@@ -143,10 +128,7 @@ func TestWindowsAreFixed(t *testing.T) {
 }
 
 func TestLongRepliesTakeTheirSize(t *testing.T) {
-	data, err := exactCodec{encoding.GetCodecV2("proto")}.Marshal(&pb.GetContentsAndStatReply{Contents: make([]byte, api.MaxContents)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testbed.Must(exactCodec{encoding.GetCodecV2("proto")}.Marshal(&pb.GetContentsAndStatReply{Contents: make([]byte, api.MaxContents)}))(t)
 	if took := cap(data[0].ReadOnlyData()); took > api.MaxContents*5/4 {
 		t.Errorf("a reply with %d bytes takes %d", api.MaxContents, took)
 	}

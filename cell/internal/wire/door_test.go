@@ -153,10 +153,7 @@ func TestNothingIsDecompressed(t *testing.T) {
 	encoding.RegisterCompressor(passingCompressor{&passed})
 	l := testbed.Loopback(t)
 	(&host{told: make(chan error, 1)}).serve(t, l, heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testbed.Must(grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	client := pb.NewChubbyClient(conn)
 	for _, name := range []string{"passing", gzip.Name} {
@@ -204,9 +201,7 @@ func TestFormerNamesAreServed(t *testing.T) {
 	serveOn(t, s, c, l, newHeld(wide()), testbed.Clock())
 	r := newFramed(t, l)
 	for _, method := range []string{"/chubby.v1.Chubby/Close", "/chubby.v1.Chubby/CloseHandle"} {
-		if _, err := r.begin(method, &pb.CloseHandleRequest{Handle: []byte(method)}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, testbed.ErrOf(r.begin(method, &pb.CloseHandleRequest{Handle: []byte(method)})))
 		if code := r.ending(); code != codes.OK {
 			t.Errorf("%s: %v", method, code)
 		}

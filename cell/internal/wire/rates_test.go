@@ -157,26 +157,17 @@ func TestRateOfAnAddress(t *testing.T) {
 	(&host{}).serveOn(t, l, c, func() session.Instant { return session.Instant(now.Load()) })
 	framed := newFramed(t, l)
 	inFrames := func(method string, q proto.Message) codes.Code {
-		if _, err := framed.begin(method, q); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, testbed.ErrOf(framed.begin(method, q)))
 		return framed.ending()
 	}
-	conn, err := l.DialContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testbed.Must(l.DialContext(t.Context()))(t)
 	rude := newRude(t, conn)
 	overHTTP := func(method string, q proto.Message) codes.Code {
 		stream := rude.begin(method)
 		message, _ := proto.Marshal(q)
-		if err := rude.send(stream, append(announced(len(message)), message...), true); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, rude.send(stream, append(announced(len(message)), message...), true))
 		var code int
-		if _, err := fmt.Sscan(rude.status(stream), &code); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, testbed.ErrOf(fmt.Sscan(rude.status(stream), &code)))
 		return codes.Code(code)
 	}
 	read, q := pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{}

@@ -26,12 +26,8 @@ func flood(t *testing.T, calls int) []byte {
 	f := http2.NewFramer(&wire, nil)
 	for i := range calls {
 		stream := uint32(2*i + 1)
-		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte{0x83}, EndHeaders: true}); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte{0x83}, EndHeaders: true}))
+		testbed.NoErr(t, f.WriteRSTStream(stream, http2.ErrCodeCancel))
 	}
 	return wire.Bytes()
 }
@@ -61,9 +57,7 @@ func TestResetsAreReadSlowly(t *testing.T) {
 			}()
 		}
 		for range conns {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			testbed.Report(t, <-done)
 		}
 		if took := time.Since(began); took < (seconds-4)*time.Second || took > (seconds+1)*time.Second {
 			t.Errorf("%d calls for nothing were read within %v", seconds*wastedCalls, took)
@@ -141,9 +135,7 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 	begin := func(method string, request []byte, n int) {
 		for range n {
 			stream := r.begin(method)
-			if err := r.send(stream, request, len(request) > len(announced(0))); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, r.send(stream, request, len(request) > len(announced(0))))
 			if code := r.status(stream); code == "0" {
 				t.Fatal("it was served")
 			}
@@ -195,17 +187,11 @@ func TestLongCallsForNothingAreReadSlowly(t *testing.T) {
 	f := http2.NewFramer(&wire, nil)
 	for i := range calls {
 		stream := uint32(2*i + 1)
-		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte{0x83}, EndHeaders: true}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte{0x83}, EndHeaders: true}))
 		for range frames {
-			if err := f.WriteData(stream, false, make([]byte, frame)); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, f.WriteData(stream, false, make([]byte, frame)))
 		}
-		if err := f.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, f.WriteRSTStream(stream, http2.ErrCodeCancel))
 	}
 	conn.account.received(wire.Bytes())
 	if rest := time.Duration(conn.rest.Load()); rest < maxRest*9/10 {

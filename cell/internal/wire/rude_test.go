@@ -32,12 +32,8 @@ func newRude(t *testing.T, conn net.Conn, settings ...http2.Setting) *rude {
 	r.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.WriteSettings(settings...); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, testbed.ErrOf(io.WriteString(conn, http2.ClientPreface)))
+	testbed.NoErr(t, r.WriteSettings(settings...))
 	return r
 }
 
@@ -148,9 +144,7 @@ func serveOn(t *testing.T, s *service, h pb.ChubbyServer, l net.Listener, conns 
 	go func() { done <- server.Serve(Listener{Listener: l, Clock: clock, Connections: conns}) }()
 	t.Cleanup(func() {
 		server.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testbed.Report(t, <-done)
 		testbed.Await(t, "handlers that end, and nothing that is counted", func() bool { // Stop does not wait for handlers
 			conns.mu.Lock()
 			defer conns.mu.Unlock()
@@ -178,10 +172,7 @@ func isServing(conns *Connections) bool {
 
 func dialled(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testbed.Must(net.Dial("tcp", l.Addr().String()))(t)
 	return conn
 }
 

@@ -29,20 +29,13 @@ type framed struct {
 // newFramed connects over a wire that holds 4 KiB.
 func newFramed(t *testing.T, l *bufconn.Listener) *framed {
 	t.Helper()
-	conn, err := l.DialContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testbed.Must(l.DialContext(t.Context()))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	r := &framed{t: t, conn: conn}
 	hello := make([]byte, frames.HelloSize)
 	copy(hello, "chubby frames/1\n")
-	if _, err := conn.Write(hello); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(conn, hello); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, testbed.ErrOf(conn.Write(hello)))
+	testbed.NoErr(t, testbed.ErrOf(io.ReadFull(conn, hello)))
 	return r
 }
 
@@ -102,9 +95,7 @@ func TestHalfSentFramesAreCounted(t *testing.T) {
 	conns := (&host{}).serve(t, l, wide())
 	r := newFramed(t, l)
 	whole := frameOf(1, pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, 200<<10)})
-	if _, err := r.conn.Write(whole[:frames.HeaderSize+10]); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, testbed.ErrOf(r.conn.Write(whole[:frames.HeaderSize+10])))
 	testbed.Await(t, "the request to be counted", func() bool { return conns.bytes.Load() >= 200<<10 })
 	_ = r.conn.Close()
 	testbed.Await(t, "nothing to be counted", func() bool { return conns.bytes.Load() == 0 })
@@ -125,9 +116,7 @@ func TestFramesThatBeginNoCallTakeNoMemory(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for _, r := range all {
-			if _, err := r.conn.Write(append(frames.Header{Kind: kind, Length: size}.Append(nil), make([]byte, size-1)...)); err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, testbed.ErrOf(r.conn.Write(append(frames.Header{Kind: kind, Length: size}.Append(nil), make([]byte, size-1)...))))
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -145,9 +134,7 @@ func TestUnreadFramesAreBounded(t *testing.T) {
 	conns := (&host{contents: make([]byte, api.MaxContents)}).serve(t, l, limits)
 	r := newFramed(t, l)
 	for range 20 {
-		if _, err := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, testbed.ErrOf(r.begin(pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{})))
 	}
 	testbed.Await(t, "the replies", func() bool { return conns.bytes.Load() > limits.conn })
 	if held := conns.bytes.Load(); held > overflow*limits.conn {
@@ -161,9 +148,7 @@ func TestUnreadFramesAreBounded(t *testing.T) {
 		t.Errorf("the calls ended with %v", ends)
 	}
 	testbed.Await(t, "the replies to be gone", func() bool { return conns.bytes.Load() == 0 })
-	if _, err := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, testbed.ErrOf(r.begin(pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{})))
 	if code := r.ending(); code != codes.OK {
 		t.Errorf("the next call ended with %v", code)
 	}
@@ -174,9 +159,7 @@ func TestUnreadNewsInFramesIsBounded(t *testing.T) {
 	h := &host{told: make(chan error, 1)}
 	l := bufconn.Listen(4 << 10)
 	conns := h.serve(t, l, wide())
-	if _, err := newFramed(t, l).begin(pb.Chubby_Acquire_FullMethodName, &pb.AcquireRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, testbed.ErrOf(newFramed(t, l).begin(pb.Chubby_Acquire_FullMethodName, &pb.AcquireRequest{})))
 	select {
 	case err := <-h.told:
 		if !errors.Is(err, api.Uncertain) { // Unavailable would mean that the lock is not held
@@ -220,21 +203,14 @@ func TestFramesThatAreGivenUpAreHeldWhileTheyAreServed(t *testing.T) {
 	conns := h.serve(t, l, heldLimits{conn: 100 << 10, address: 1 << 30, all: 1 << 30})
 	r := newFramed(t, l)
 	const size = 60 << 10
-	number, err := r.begin(pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, size)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := testbed.Must(r.begin(pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, size)}))(t)
 	testbed.Await(t, "the call to be served", func() bool { return isServing(conns) })
-	if _, err := r.begin(pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, size)}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, testbed.ErrOf(r.begin(pb.Chubby_SetContents_FullMethodName, &pb.SetContentsRequest{Contents: make([]byte, size)})))
 	if code := r.ending(); code != codes.Unavailable {
 		t.Errorf("a call without room ended with %v", code)
 	}
 	ping := frames.Header{Kind: frames.KindPing, Call: 3}.Append(frames.Header{Kind: frames.KindCancel, Call: number}.Append(nil))
-	if _, err := r.conn.Write(ping); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, testbed.ErrOf(r.conn.Write(ping)))
 	for kind := frames.Kind(0); kind != frames.KindPong; {
 		h, _ := r.next()
 		kind = h.Kind
@@ -254,9 +230,7 @@ func TestPanicInAFrame(t *testing.T) {
 	(&host{}).serve(t, l, wide())
 	r := newFramed(t, l)
 	for range 2 {
-		if _, err := r.begin(pb.Chubby_Delete_FullMethodName, &pb.DeleteRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, testbed.ErrOf(r.begin(pb.Chubby_Delete_FullMethodName, &pb.DeleteRequest{})))
 		if code := r.ending(); code != codes.Aborted {
 			t.Errorf("the call ended with %v", code)
 		}
