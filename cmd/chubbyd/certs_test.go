@@ -35,10 +35,7 @@ func certsIn(t *testing.T) (dir, configuration string) {
 // What certs makes is what a replica and a client need, and the lines that it prints are a configuration.
 func TestCertsMakesAWorkingSet(t *testing.T) {
 	dir, configuration := certsIn(t)
-	file := filepath.Join(t.TempDir(), "chubbyd.yaml")
-	if err := os.WriteFile(file, []byte("cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\n"+strings.ReplaceAll(configuration, "  ", "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := fileWith(t, "cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\n"+strings.ReplaceAll(configuration, "  ", ""))
 	if _, complaints, err := output(t, "config", "check", file); err != nil {
 		t.Errorf("the configuration that is printed: %v\n%s", err, complaints)
 	}
@@ -46,17 +43,11 @@ func TestCertsMakesAWorkingSet(t *testing.T) {
 	if err != nil || server.Own().VerifyHostname("h1") != nil || server.Own().VerifyHostname("10.0.0.5") != nil {
 		t.Errorf("the server's: %v", err)
 	}
-	client, err := certs.ReadPair(filepath.Join(dir, "client-billing.crt"), filepath.Join(dir, "client-billing.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(certs.ReadPair(filepath.Join(dir, "client-billing.crt"), filepath.Join(dir, "client-billing.key")))(t)
 	if name, err := certs.PrincipalOf(client.Cert); err != nil || name != "spiffe://example.org/billing" {
 		t.Errorf("the client's is of %q, %v", name, err)
 	}
-	replica, err := certs.ReadPair(filepath.Join(dir, "replica-r1.crt"), filepath.Join(dir, "replica-r1.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	replica := must(certs.ReadPair(filepath.Join(dir, "replica-r1.crt"), filepath.Join(dir, "replica-r1.key")))(t)
 	if is, err := certs.ReplicaOf(replica.Cert); err != nil || is != (certs.Replica{Cell: "main", ID: "r1"}) {
 		t.Errorf("the replica's is of %v, %v", is, err)
 	}
@@ -115,10 +106,7 @@ func TestCertsRevoke(t *testing.T) {
 	list := filepath.Join(dir, "ca.crl")
 	counts := func(name string) bool {
 		t.Helper()
-		s, err := certs.Open(certs.Files{CA: filepath.Join(dir, "ca.crt"), CRL: list})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(certs.Open(certs.Files{CA: filepath.Join(dir, "ca.crt"), CRL: list}))(t)
 		pair, err := certs.ReadPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
 		if err != nil {
 			t.Fatal(err)
@@ -146,9 +134,7 @@ func TestCertsRevoke(t *testing.T) {
 	if _, _, err := output(t, "certs", "revoke", filepath.Join(dir, "replica-r1.crt"), "--dir", dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "replica-ca.crl")); err != nil {
-		t.Error(err)
-	}
+	report(t, errOf(os.Stat(filepath.Join(dir, "replica-ca.crl"))))
 }
 
 // serve wants certificates, or to be told that there are none; not both.
@@ -168,10 +154,7 @@ func TestServeNeedsCertificatesOrInsecure(t *testing.T) {
 		"no principal":  {"operators: a,,b\ninsecure: true\n", "no principal in it"},
 		"all":           {"tls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\npeer-tls-key: x\npeer-tls-ca: x\n", ""},
 	} {
-		file := filepath.Join(t.TempDir(), "chubbyd.yaml")
-		if err := os.WriteFile(file, []byte("cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\n"+c.lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := fileWith(t, "cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\n"+c.lines)
 		if _, complaints, err := output(t, "config", "check", file); (err == nil) != (c.want == "") || !strings.Contains(complaints, c.want) {
 			t.Errorf("%s: %v, %q; want %q", name, err, complaints, c.want)
 		}
@@ -188,18 +171,13 @@ func TestCertsMakesTokens(t *testing.T) {
 		}
 		_, lines, _ := strings.Cut(out, "\n\n")
 		var printed map[string]string
-		if err := yaml.Unmarshal([]byte(lines), &printed); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, yaml.Unmarshal([]byte(lines), &printed))
 		store, err := tokens.Open(t.Context(), tokens.Config{Keys: printed["token-keys"], Issuer: printed["token-issuer"], Audience: printed["token-audience"]})
 		if err != nil {
 			t.Fatal(err)
 		}
 		name := filepath.Join(dir, strings.ReplaceAll(principal, "/", "_")+".token")
-		raw, err := tokens.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must(tokens.ReadFile(name))(t)
 		if token, err := store.Verify(t.Context(), raw); err != nil || token.Principal != principal {
 			t.Errorf("%s: %+v, %v", principal, token, err)
 		}
@@ -218,10 +196,7 @@ func TestCertsMakesTokens(t *testing.T) {
 func TestCertsRevokeKeepsOtherLists(t *testing.T) {
 	dir, _ := certsIn(t)
 	file := func(n string) string { return filepath.Join(dir, n) }
-	ca, err := certs.ReadPair(file("ca.crt"), file("ca.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must(certs.ReadPair(file("ca.crt"), file("ca.key")))(t)
 	revoked := func(p certs.Pair) bool {
 		s, err := certs.Open(certs.Files{CA: file("ca.crt"), CRL: file("ca.crl")})
 		if err != nil {
@@ -236,20 +211,12 @@ func TestCertsRevokeKeepsOtherLists(t *testing.T) {
 		if _, _, err := output(t, "certs", "client", name, "--dir", dir); err != nil {
 			t.Fatal(err)
 		}
-		p, err := certs.ReadPair(file("client-"+name+".crt"), file("client-"+name+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		der, err := ca.Revoke(nil, p.Cert)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(certs.ReadPair(file("client-"+name+".crt"), file("client-"+name+".key")))(t)
+		der := must(ca.Revoke(nil, p.Cert))(t)
 		pairs = append(pairs, p)
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})...)
 	}
-	if err := os.WriteFile(file("ca.crl"), text, 0o600); err != nil { // "one list or more"
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(file("ca.crl"), text, 0o600)) // "one list or more"
 	if !revoked(pairs[0]) || !revoked(pairs[1]) {
 		t.Fatal("not revoked")
 	}
@@ -270,14 +237,9 @@ func TestCertsRevokeRefusesTornLists(t *testing.T) {
 	if _, _, err := output(t, "certs", "revoke", cert, "--dir", dir); err != nil {
 		t.Fatal(err)
 	}
-	one, err := os.ReadFile(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must(os.ReadFile(list))(t)
 	torn := string(one) + string(one[:len(one)-30])
-	if err := os.WriteFile(list, []byte(torn), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(list, []byte(torn), 0o600))
 	if _, _, err := output(t, "certs", "revoke", cert, "--dir", dir); err == nil || !strings.Contains(err.Error(), "is not whole") {
 		t.Errorf("a torn file is extended: %v", err)
 	}
@@ -303,10 +265,7 @@ func TestConfigShowReadsTheCertificates(t *testing.T) {
 				t.Fatalf("%s: %q is not in\n%s", what, c.replace, lines)
 			}
 		}
-		file := filepath.Join(t.TempDir(), "chubbyd.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := fileWith(t, text)
 		out, _, err := output(t, "config", "show", "--config", file)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || !strings.Contains(out, "tls-ca: ") {
 			t.Errorf("%s: %v, want %q\n%s", what, err, c.want, out)

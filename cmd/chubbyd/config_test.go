@@ -40,10 +40,7 @@ func TestExampleIsCompleteAndPasses(t *testing.T) {
 			t.Errorf("no comment of the example says what the log store %s is", store)
 		}
 	}
-	name := filepath.Join(t.TempDir(), "example.yaml")
-	if err := os.WriteFile(name, []byte(example), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	name := fileWith(t, example)
 	out, complaints, err := output(t, "config", "check", name)
 	if err != nil || complaints != "" || !strings.Contains(out, "ok") {
 		t.Errorf("check of the example: %v, %q, %q", err, out, complaints)
@@ -109,10 +106,7 @@ func TestCheckOfWhatIsNoConfiguration(t *testing.T) {
 		"data: ~\n":     "there is no value",
 		"cell: &a b\nid: *a\ninsecure-principals: maybe\n": "neither true nor false",
 	} {
-		name := filepath.Join(t.TempDir(), "c.yaml")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		name := fileWith(t, text)
 		if _, complaints, err := output(t, "config", "check", name); err == nil || !strings.Contains(complaints, want) {
 			t.Errorf("check of %q: %v, %q; want a complaint with %q", text, err, complaints, want)
 		}
@@ -120,11 +114,8 @@ func TestCheckOfWhatIsNoConfiguration(t *testing.T) {
 }
 
 func TestFlagBeatsVariableBeatsFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "c.yaml")
 	text := "cell: fromfile\nid: r1\ndata: fromfile\nlog-level: debug\nmembers: r1=h1:1,h1:2\ninsecure: true\n"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	name := fileWith(t, text)
 	t.Setenv("CHUBBYD_CONFIG", name)
 	t.Setenv("CHUBBYD_DATA", "fromenv")
 	t.Setenv("CHUBBYD_LOG_LEVEL", "warn")
@@ -133,13 +124,8 @@ func TestFlagBeatsVariableBeatsFile(t *testing.T) {
 	var o serveOptions
 	cmd.ResetFlags()
 	o.addFlags(cmd.Flags())
-	if err := cmd.ParseFlags([]string{"--log-level", "error", "--insecure-principals"}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := o.loadSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.ParseFlags([]string{"--log-level", "error", "--insecure-principals"}))
+	s := must(o.loadSettings())(t)
 	got := []string{s.replica.Cell, s.replica.Data, s.logLevel.String(), s.stop.String()}
 	want := []string{"fromfile", "fromenv", "ERROR", "3s"}
 	for i := range want {
@@ -190,10 +176,7 @@ func TestSecondDocument(t *testing.T) {
 		"---\n" + exampleConfig + "...\n":        "",
 		"":                                       "is missing",
 	} {
-		name := filepath.Join(t.TempDir(), "chubbyd.yaml")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		name := fileWith(t, text)
 		_, complaints, err := output(t, "config", "check", name)
 		if (err == nil) != (want == "") || !strings.Contains(complaints, want) {
 			t.Errorf("%.30q… is to be blamed for %q: %v, %s", text[max(0, len(text)-30):], want, err, complaints)
@@ -248,9 +231,7 @@ func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 		for key, value := range values {
 			text.WriteString(key + ": '" + value + "'\n")
 		}
-		if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(name, []byte(text.String()), 0o600))
 		_, complaints, err := output(t, "config", "check", name)
 		if (err != nil) != (test.problem != "") || !strings.Contains(complaints, test.problem) {
 			t.Errorf("%s: %v\n%s", what, err, complaints)
@@ -260,10 +241,7 @@ func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 
 // What show prints says where each value comes from, and is a configuration that says the same.
 func TestConfigShow(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "chubbyd.yaml")
-	if err := os.WriteFile(file, []byte("cell: main\nid: r1\nlog-level: warn\ninsecure: true\nmembers:\n  - {id: r1, client: h1:7421, raft: h1:7431, http: h1:7441}\n  - {id: r2, client: h2:7421, raft: h2:7431}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := fileWith(t, "cell: main\nid: r1\nlog-level: warn\ninsecure: true\nmembers:\n  - {id: r1, client: h1:7421, raft: h1:7431, http: h1:7441}\n  - {id: r2, client: h2:7421, raft: h2:7431}\n")
 	t.Setenv("CHUBBYD_LOG_FORMAT", "json")
 	shown, _, err := output(t, "config", "show", "--config", file, "--data", "/srv/chubby", "--log-level", "error")
 	if err != nil {
@@ -277,10 +255,7 @@ func TestConfigShow(t *testing.T) {
 			t.Errorf("%s: want %q in\n%s", key, want, shown)
 		}
 	}
-	again := filepath.Join(t.TempDir(), "shown.yaml")
-	if err := os.WriteFile(again, []byte(shown), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	again := fileWith(t, shown)
 	if out, complaints, err := output(t, "config", "check", again); err != nil || !strings.Contains(out, "2 members: ok") {
 		t.Errorf("what is shown: %v\n%s%s", err, out, complaints)
 	}
@@ -288,3 +263,39 @@ func TestConfigShow(t *testing.T) {
 		t.Errorf("of a configuration that is not complete: %v\n%s", err, out)
 	}
 }
+
+// must returns what a call returned that had to succeed: must(f())(t).
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return value
+	}
+}
+
+// noErr ends the test if there is an error; what says of what.
+func noErr(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(append(what, err)...)
+	}
+}
+
+// report fails the test if there is an error, and lets it go on.
+func report(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Error(append(what, err)...)
+	}
+}
+
+// fileWith makes a file with that text, and returns its name.
+func fileWith(t testing.TB, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "chubbyd.yaml")
+	noErr(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }

@@ -104,18 +104,13 @@ func TestDebugHidesWhatWasReadAgain(t *testing.T) {
 	write := func(keys string) {
 		t.Helper()
 		text := "cell: main\nid: r1\ndata: /tmp/r1\nmembers:\n  - {id: r1, client: 'h1:7421', raft: 'h1:7431'}\ninsecure: true\ntoken-keys: " + keys + "\n"
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("https://user:old@keys.example/jwks")
 	o := new(serveOptions)
 	o.addFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
 	o.config = file
-	d, err := o.collect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(o.collect())(t)
 	var said tail
 	debug := d.debug(&said)
 	write("http://user:hunter2@keys.example/jwks?tenant=hunter3") // without the s

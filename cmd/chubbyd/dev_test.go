@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/internal/ports"
 )
 
@@ -84,10 +85,7 @@ func playedReplica(config string) int {
 // freeBase returns a base port whose 30 ports are free until the test ends.
 func freeBase(t *testing.T) int {
 	t.Helper()
-	r, err := ports.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(ports.Reserve())(t)
 	t.Cleanup(func() { _ = r.Close() })
 	return r.Base()
 }
@@ -102,9 +100,7 @@ type running struct {
 func startDev(t *testing.T, o devOptions) *running {
 	t.Helper()
 	t.Setenv(playReplica, "1")
-	if err := o.validate(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, o.validate())
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	r := &running{lines: bufio.NewScanner(out), stop: cancel, end: make(chan error, 1)}
@@ -157,14 +153,9 @@ func (r *running) ended(t *testing.T) error {
 
 func readDevJSON(t *testing.T, dir string) devCell {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, "dev.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must(os.ReadFile(filepath.Join(dir, "dev.json")))(t)
 	var c devCell
-	if err := json.Unmarshal(raw, &c); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal(raw, &c))
 	return c
 }
 
@@ -202,9 +193,7 @@ func TestDevRunsAndStopsACell(t *testing.T) {
 		t.Errorf("on the console: %q", said)
 	}
 	dev.stop()
-	if err := dev.ended(t); err != nil {
-		t.Error(err)
-	}
+	report(t, dev.ended(t))
 	for _, r := range c.Replicas {
 		if !gone(r.PID) {
 			t.Errorf("%s (pid %d) still runs", r.ID, r.PID)
@@ -223,9 +212,7 @@ func TestDevRestartsWhatDied(t *testing.T) {
 	dev := startDev(t, devOptions{cell: "local", replicas: 3, data: dir, basePort: freeBase(t)})
 	dev.untilAll(t, "ready: ", "r1  pid", "r2  pid", "r3  pid")
 	before := readDevJSON(t, dir).Replicas[1].PID
-	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, syscall.Kill(before, syscall.SIGKILL))
 	dev.until(t, "r2  died (signal: killed); starting it again in 2s")
 	said := dev.until(t, "r2  pid ")
 	after := readDevJSON(t, dir).Replicas[1].PID
@@ -238,9 +225,7 @@ func TestDevNoRestart(t *testing.T) {
 	dir := t.TempDir()
 	dev := startDev(t, devOptions{cell: "local", replicas: 1, data: dir, basePort: freeBase(t), noRestart: true})
 	dev.until(t, "ready: ")
-	if err := syscall.Kill(readDevJSON(t, dir).Replicas[0].PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, syscall.Kill(readDevJSON(t, dir).Replicas[0].PID, syscall.SIGKILL))
 	dev.until(t, "left dead")
 }
 
@@ -249,10 +234,7 @@ func TestDevStartsNothingHalfway(t *testing.T) {
 	dir, base := t.TempDir(), freeBase(t)
 	o := devOptions{cell: "local", replicas: 3, data: dir, basePort: base}
 	taken := "127.0.0.1:" + strconv.Itoa(base+12)
-	l, err := net.Listen("tcp", taken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", taken))(t)
 	dev := startDev(t, o)
 	if err := dev.ended(t); err == nil || !strings.Contains(err.Error(), taken) || !strings.Contains(err.Error(), "--base-port") {
 		t.Errorf("with %s taken: %v", taken, err)
@@ -269,9 +251,7 @@ func TestDevStartsNothingHalfway(t *testing.T) {
 		t.Errorf("with a directory in use: %v", err)
 	}
 	first.stop()
-	if err := first.ended(t); err != nil {
-		t.Error(err)
-	}
+	report(t, first.ended(t))
 
 	o.replicas = 5
 	if err := startDev(t, o).ended(t); err == nil || !strings.Contains(err.Error(), "holds cell local with 3 replicas") {
@@ -284,36 +264,22 @@ func TestKilledDevLeavesNothing(t *testing.T) {
 	dir, base := t.TempDir(), freeBase(t)
 	cmd := exec.Command(os.Args[0], "dev", "--replicas", "3", "--data", dir, "--base-port", strconv.Itoa(base))
 	cmd.Env = append(os.Environ(), playReplica+"=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must(cmd.StdoutPipe())(t)
+	noErr(t, cmd.Start())
 	dev := &running{lines: bufio.NewScanner(out)}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	dev.untilAll(t, "(insecure-principals)", "r1  | listening", "r2  | listening", "r3  | listening")
 	c := readDevJSON(t, dir)
 	var connections []net.Conn // which end with the processes
 	for _, r := range c.Replicas {
-		conn, err := net.Dial("tcp", r.HTTP)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", r.HTTP))(t)
 		defer conn.Close()
 		connections = append(connections, conn)
 	}
-	if err := syscall.Kill(c.Replicas[2].PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, syscall.Kill(c.Replicas[2].PID, syscall.SIGSTOP))
+	noErr(t, cmd.Process.Kill())
 	for i, conn := range connections {
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, conn.SetReadDeadline(time.Now().Add(patience)))
 		if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 			t.Errorf("%s outlived dev: %v", c.Replicas[i].ID, err)
 			_ = syscall.Kill(c.Replicas[i].PID, syscall.SIGKILL)
@@ -327,19 +293,12 @@ func TestClosedTerminalStopsDev(t *testing.T) {
 	dir, base := t.TempDir(), freeBase(t)
 	cmd := exec.Command(os.Args[0], "dev", "--replicas", "1", "--data", dir, "--base-port", strconv.Itoa(base))
 	cmd.Env = append(os.Environ(), playReplica+"=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must(cmd.StdoutPipe())(t)
+	noErr(t, cmd.Start())
 	dev := &running{lines: bufio.NewScanner(out)}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	dev.untilAll(t, "(insecure-principals)", "r1  | listening")
-	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Process.Signal(syscall.SIGHUP))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("dev ended with %v", err)
 	}
@@ -350,19 +309,14 @@ func TestClosedTerminalStopsDev(t *testing.T) {
 
 func TestReplicaLogStaysBounded(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
-	log, err := openReplicaLog("r1", name, &console{out: io.Discard}, func() bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(openReplicaLog("r1", name, &console{out: io.Discard}, func() bool { return true }))(t)
 	line := []byte("time=now level=INFO msg=" + strings.Repeat("x", 100_000) + "\n")
 	for range 3 * logFileBytes / len(line) {
 		if n, err := log.Write(line); n != len(line) || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, log.Close())
 	for file, least := range map[string]int64{name: 1, name + ".1": logFileBytes / 2} {
 		info, err := os.Stat(file)
 		if err != nil || info.Size() > logFileBytes || info.Size() < least {
@@ -389,5 +343,18 @@ func TestWhatIsWorthSeeing(t *testing.T) {
 		if got := isForConsole([]byte(c.line), false); got != c.unhealthy {
 			t.Errorf("not healthy, %q: %t", c.line, got)
 		}
+	}
+}
+
+// All replicas of dev are on one disk, and none of them ends because that takes some seconds.
+func TestDevIsPatientWithItsDisk(t *testing.T) {
+	c := newDevCell("main", t.TempDir(), 3, 7421)
+	noErr(t, c.writeConfigs())
+	name := c.Replicas[0].configFile()
+	text := must(os.ReadFile(name))(t)
+	d := newDraft(name)
+	d.readYAML(name, text)
+	if problems := d.validate(); len(problems) > 0 || d.settings.replica.DiskStall < 10*cell.DefaultDiskStall {
+		t.Errorf("an operation on the disk may take %v; %v", d.settings.replica.DiskStall, problems)
 	}
 }

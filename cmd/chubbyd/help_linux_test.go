@@ -12,10 +12,7 @@ import (
 // Help and versions that cannot be written are a failure: cobra writes them without an error.
 func TestHelpOnAFullDisk(t *testing.T) {
 	for _, args := range []string{"help", "help serve", "--version", "version", "config example"} {
-		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		full := must(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 		defer full.Close()
 		var said bytes.Buffer
 		cmd := exec.Command(os.Args[0], strings.Fields(args)...)

@@ -6,8 +6,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cmd/chubbyd/internal/names"
 )
 
 func TestListenAndAdvertise(t *testing.T) {
@@ -139,10 +141,52 @@ func TestWarnings(t *testing.T) {
 // Whole backups go over the network in the clear if a bucket is named so: check warns of it, and so does the log of a replica.
 func TestWarningOfBackupsInTheClear(t *testing.T) {
 	var s settings
-	if err := s.setBackupTo("s3://b?endpoint=http://minio:9000"); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.setBackupTo("s3://b?endpoint=http://minio:9000"))
 	if got := warnings(t.Context(), s, hostsFile{}); len(got) != 1 || !strings.HasPrefix(got[0], "backup-to: backups go to minio:9000") {
 		t.Errorf("%q", got)
+	}
+}
+
+// readSettings reads a configuration of one replica with some more lines.
+func readSettings(text string) (settings, string) {
+	d := newDraft("file")
+	d.readYAML("file", []byte("cell: main\nid: r1\ninsecure: true\ndata: d\nmembers: [{id: r1, client: 'h1:1', raft: 'h1:2'}]\n"+text))
+	var problems []string
+	for _, p := range d.validate() {
+		problems = append(problems, p.String())
+	}
+	return d.settings, strings.Join(problems, "\n")
+}
+
+func TestPublishing(t *testing.T) {
+	s, problems := readSettings("dns-server: ns1\ndns-domain: example.org\ndns-key: /k\ndns-ttl: 5m\n")
+	want := names.DNS{Server: "ns1:53", Domain: "example.org", KeyFile: "/k", TTL: 5 * time.Minute}
+	if got := s.publishing.dns; problems != "" || got.Server != want.Server || got.Domain != want.Domain || got.KeyFile != want.KeyFile || got.TTL != want.TTL {
+		t.Errorf("%+v, %s; want %+v", got, problems, want)
+	}
+	if s.publishing.install(&s.replica); s.replica.Publish == nil {
+		t.Error("the replica publishes nothing in DNS")
+	}
+	s, problems = readSettings("dns-hook: /usr/local/bin/names\n")
+	if s.publishing.install(&s.replica); problems != "" || s.replica.Publish == nil {
+		t.Error("the replica runs no hook", problems)
+	}
+	if s, _ = readSettings(""); s.replica.Publish != nil || s.publishing.dns.TTL != time.Minute {
+		t.Error("the replica publishes, and was not told to")
+	}
+	for text, want := range map[string]string{
+		"dns-server: ns1\n":                            "file:6:13: dns-domain is missing",
+		"dns-server: ''\ndns-domain: o\n":              `file:6:13: dns-server: ":53" names no host`,
+		"dns-server: ns1:0\ndns-domain: o\n":           "has no port from 1 to 65535",
+		"dns-domain: example.org\n":                    "file:6:13: dns-server is missing",
+		"dns-key: /k\n":                                "file:6:10: dns-server is missing",
+		"dns-hook: names\n":                            `"names" is not an absolute path`,
+		"dns-hook: ''\n":                               "is not an absolute path",
+		"dns-ttl: 1ms\n":                               "outside 1s to 24h",
+		"dns-hook: /h\ndns-server: n\ndns-domain: o\n": "dns-hook: dns-server is set, too",
+	} {
+		if _, problems := readSettings(text); !strings.Contains(problems, want) {
+			t.Errorf("%q: %s; want %s", text, problems, want)
+		}
 	}
 }

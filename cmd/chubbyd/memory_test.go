@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -25,24 +26,16 @@ func useCollector(t *testing.T) {
 func TestBallastSparesCollections(t *testing.T) {
 	useCollector(t)
 	c := celltest.Start(t, 1)
-	cl, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := must(client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock}))(t)
 	defer cl.Close(t.Context())
-	file, err := cl.Open(t.Context(), "/ls/"+api.LocalCell+"/file", client.OpenOptions{Write: true, Create: client.File})
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(cl.Open(t.Context(), "/ls/"+api.LocalCell+"/file", client.OpenOptions{Write: true, Create: client.File}))(t)
 	collections := func() uint32 {
 		t.Helper()
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for range 150 {
-			if _, err := file.SetContents(t.Context(), make([]byte, 60_000)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errOf(file.SetContents(t.Context(), make([]byte, 60_000))))
 		}
 		runtime.ReadMemStats(&after)
 		return after.NumGC - before.NumGC
@@ -85,12 +78,8 @@ func TestMemoryOfControlGroups(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		noErr(t, os.WriteFile(name, []byte(text), 0o644))
 		return name
 	}
 	list := write("list", "1:memory:/other\n0::/system.slice/chubbyd.service\n")
@@ -115,5 +104,30 @@ func TestMemoryOfControlGroups(t *testing.T) {
 	}
 	if got := machineMemory(filepath.Join(dir, "none")); got != math.MaxInt64 {
 		t.Errorf("a machine that does not say: %d", got)
+	}
+}
+
+// What a cell may hold leaves a replica room for it twice, and for itself; where nothing says how much memory there is, there is no bound.
+func TestContentsBound(t *testing.T) {
+	for memory, want := range map[int64]int{math.MaxInt64: 0, 1 << 30: 409, 921 << 20: 368, 16 << 30: 6553, 1 << 20: 1} {
+		if got := contentsBound(memory); got != want {
+			t.Errorf("of %d bytes of memory a cell may hold %d MiB, want %d", memory, got, want)
+		}
+	}
+}
+
+// A bound that does not fit the memory is warned of, and one that does is not.
+func TestContentsWarning(t *testing.T) {
+	for _, c := range []struct {
+		mib    int
+		memory int64
+		warns  bool
+	}{{0, 1 << 30, false}, {409, 1 << 30, false}, {410, 1 << 30, true}, {1 << 20, math.MaxInt64, false}} {
+		s := defaults()
+		s.replica.MaxContentsMiB = c.mib
+		warned := contentsWarning(s, c.memory)
+		if (len(warned) > 0) != c.warns || c.warns && !strings.HasPrefix(warned[0], "max-contents-mib: 410 ") {
+			t.Errorf("%d MiB of %d bytes: %q", c.mib, c.memory, warned)
+		}
 	}
 }
