@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,33 @@ func isUsable(t *testing.T, ctx context.Context, c *celltest.Cell, within time.D
 	}
 }
 
+// hangRestore begins a restore that hangs at a step, until it may go on: before its first part (nil), or when it has come so far.
+func hangRestore(t *testing.T, ctx context.Context, by *client.Client, at func(*client.RestoreProgress) bool) (goOn func(), ended <-chan error) {
+	t.Helper()
+	source := sourceOf(takeBackup(t, ctx, by))
+	stuck, leave, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	hang := sync.OnceFunc(func() {
+		close(stuck)
+		<-leave
+	})
+	look := func(p *client.RestoreProgress) {
+		if at(p) {
+			hang()
+		}
+	}
+	parts := source.Parts
+	source.Parts = func(yield func([]byte, error) bool) {
+		look(nil)
+		parts(yield)
+	}
+	go func() {
+		_, err := client.Restore(ctx, by, source, func(p client.RestoreProgress) { look(&p) })
+		result <- err
+	}()
+	<-stuck
+	return func() { close(leave) }, result
+}
+
 // The author of a restore takes no further step, before or after each: the program hangs and keeps its session, or its network is
 // gone, or the master fails besides, or all replicas are started again.
 func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
@@ -64,33 +92,13 @@ func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
 				inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 					author := dial(t, ctx, c, "author", client.Config{NoCache: true})
 					dial(t, ctx, c, "slow", client.Config{Lease: time.Minute})
-					source := sourceOf(takeBackup(t, ctx, author))
 					c.Cut("slow") // its session outlives the seal
-					stuck, leave := make(chan struct{}), make(chan struct{})
-					hang := func() {
-						close(stuck)
-						<-leave
-					}
-					if parts := source.Parts; step == begun {
-						source.Parts = func(yield func([]byte, error) bool) {
-							hang()
-							parts(yield)
-						}
-					}
-					ended, hung := make(chan error, 1), false
-					go func() {
-						_, err := client.Restore(ctx, author, source, func(p client.RestoreProgress) {
-							if !hung && step != begun && p.Sealed == (step == sealed) {
-								hung = true
-								hang()
-							}
-						})
-						ended <- err
-					}()
-					<-stuck
+					leave, ended := hangRestore(t, ctx, author, func(p *client.RestoreProgress) bool {
+						return (p == nil) == (step == begun) && (p == nil || p.Sealed == (step == sealed))
+					})
 					strike(c)
 					isUsable(t, ctx, c, restoreEnds)
-					close(leave)
+					leave()
 					c.Heal("author")
 					if err := <-ended; err == nil {
 						t.Error("the restore goes on for its author")
@@ -101,22 +109,6 @@ func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
 	}
 }
 
-// Restore gives up when it returns an error. So the program that called it need not end its session.
-func TestRestoreGivesUpOnErrors(t *testing.T) {
-	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-		dial(t, ctx, c, "slow", client.Config{Lease: time.Minute})
-		b := takeBackup(t, ctx, operator)
-		c.Cut("slow")
-		some, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		stopIf(t, errOf(client.Restore(some, operator, sourceOf(b), nil)) == nil, "it is not interrupted")
-		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		dial(t, wait, c, "other", client.Config{}) // fails the test if no session can begin
-	})
-}
-
 // While a sealed restore keeps everybody out, status says whose it is, and an operator ends it without a session.
 func TestOperatorGivesRestoreUp(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -124,22 +116,8 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 		other := dial(t, ctx, c, "other", client.Config{Lease: time.Minute})
 		looker := other.Cell()
 		fails(t, client.GiveUpRestore(ctx, looker), api.NotFound, "there is none")
-		source := sourceOf(takeBackup(t, ctx, author))
-		stuck, leave := make(chan struct{}), make(chan struct{})
-		ended := make(chan error, 1)
 		c.Cut("other")
-		hang := true
-		go func() {
-			_, err := client.Restore(ctx, author, source, func(p client.RestoreProgress) {
-				if p.Sealed && hang {
-					hang = false
-					close(stuck)
-					<-leave
-				}
-			})
-			ended <- err
-		}()
-		<-stuck
+		leave, ended := hangRestore(t, ctx, author, func(p *client.RestoreProgress) bool { return p != nil && p.Sealed })
 		c.Heal("other")
 		now, err := looker.Status(ctx)
 		stopIf(t, err != nil || len(now.Acts) != 1, "%+v, %v", now.Acts, err)
@@ -147,7 +125,7 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 			t.Errorf("%+v", act)
 		}
 		noErr(t, client.GiveUpRestore(ctx, looker))
-		close(leave)
+		leave()
 		if err := <-ended; !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "given up") {
 			t.Error("its author hears:", err)
 		}
@@ -250,31 +228,6 @@ func TestRemovalIsTakenBackByAnother(t *testing.T) {
 	})
 }
 
-// A replica that joins is cut off, and its author is gone: another operator gives it up, and another replica joins.
-func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
-		by := dial(t, ctx, c, "another", client.Config{NoCache: true})
-		joined := joins(ctx, c, "r4")
-		time.Sleep(time.Second)
-		if err := client.ChangeMembers(ctx, author, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: othersThan(c.Master(), 3)[0]}, nil); err != nil {
-			t.Fatal(err)
-		}
-		c.Cut("r4", "author")
-		time.Sleep(10 * time.Second)
-		now, err := by.Cell().Status(ctx)
-		if err != nil || len(now.Acts) != 1 || now.Acts[0].Kind != "joining" || now.Acts[0].Waits == "" {
-			t.Fatalf("%+v, %v", now.Acts, err)
-		}
-		wait, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}))
-		replace(t, ctx, c, by, othersThan(c.Master(), 3)[0], "r5")
-		c.Heal("r4")
-		<-joined
-	})
-}
-
 // Without a session a restore is given up by operators alone: by whom the connection names, or the client where its word is taken.
 func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -307,36 +260,22 @@ func TestGivingUpEndsOneRestore(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		hung := dial(t, ctx, c, "hung", client.Config{NoCache: true})
 		next := dial(t, ctx, c, "next", client.Config{NoCache: true})
-		begin := func(by *client.Client, begun chan struct{}, goOn chan struct{}) <-chan error {
-			source, ended := sourceOf(takeBackup(t, ctx, by)), make(chan error, 1)
-			parts := source.Parts
-			source.Parts = func(yield func([]byte, error) bool) {
-				close(begun)
-				<-goOn
-				parts(yield)
-			}
-			go func() {
-				_, err := client.Restore(ctx, by, source, nil)
-				ended <- err
-			}()
-			<-begun
-			return ended
-		}
-		leave, goOn := make(chan struct{}), make(chan struct{})
-		first := begin(hung, make(chan struct{}), leave)
+		atOnce := func(p *client.RestoreProgress) bool { return p == nil }
+		leave, first := hangRestore(t, ctx, hung, atOnce)
+		var goOn func()
 		var second <-chan error
 		var lost atomic.Bool
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true, Dialer: c.Lossy("operator", func(method string) bool {
 			if method != "/chubby.v1.Chubby/Restore" || lost.Swap(true) {
 				return false
 			}
-			second = begin(next, make(chan struct{}), goOn)
+			goOn, second = hangRestore(t, ctx, next, atOnce)
 			return true
 		})})
 		report(t, client.GiveUpRestore(ctx, operator.Cell()), "the restore was given up, and the operator hears")
-		close(goOn)
+		goOn()
 		report(t, <-second, "the restore that began later")
-		close(leave)
+		leave()
 		if err := <-first; !errors.Is(err, api.SessionExpired) { // the later one has ended it
 			t.Errorf("the restore that was given up: %v", err)
 		}

@@ -104,41 +104,6 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// Who gives calls up before they are answered cannot fill the file either.
-func TestAuditOfCallsThatWereGivenUp(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
-		conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(c.DialFrom("eve")))
-		noErr(t, err)
-		defer conn.Close()
-		chubby := pb.NewChubbyClient(conn)
-		session, err := chubby.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16), As: "eve"})
-		noErr(t, err)
-		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
-		c.Isolate(c.Master()) // so that no answer comes
-		var calls sync.WaitGroup
-		for n := range uint64(1500) {
-			calls.Go(func() {
-				bound, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-				defer cancel()
-				_, _ = chubby.BreakLock(bound, &pb.BreakLockRequest{Caller: caller, Mutation: &pb.Mutation{Number: n%100 + 1, HighestIssued: 100, Outstanding: []uint64{n%100 + 1}}, Path: "/ls/local", Reason: "flood"})
-			})
-		}
-		calls.Wait()
-		time.Sleep(20 * time.Second) // virtual: the calls end at the server, and what was omitted is counted
-		lines, omitted := 0, 0
-		for _, r := range records() {
-			if r.Event == "omitted" {
-				omitted += r.Count
-			} else {
-				lines++
-			}
-		}
-		if lines > 1300 || omitted == 0 || lines+omitted > 1500 {
-			t.Errorf("%d lines and %d omitted, of 1500 calls", lines, omitted)
-		}
-	})
-}
-
 // A file that cannot be had is found before anything is served.
 func TestAuditFileCannotBeHad(t *testing.T) {
 	cfg := cell.Config{Audit: cell.AuditConfig{File: filepath.Join(t.TempDir(), "none", "audit.log")}}
@@ -219,9 +184,7 @@ func TestOwnSessionsAreNoActs(t *testing.T) {
 		if all := records(); len(all) > 0 {
 			t.Errorf("recorded: %+v", all)
 		}
-		if _, err := root.EndSession(ctx, &pb.EndSessionRequest{Caller: root.who, Mutation: root.next(), Target: session(10), Reason: "because"}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(root.EndSession(ctx, &pb.EndSessionRequest{Caller: root.who, Mutation: root.next(), Target: session(10), Reason: "because"})))
 		if all := records(); len(all) != 1 || all[0].Event != "act" || all[0].Call != "EndSession" || all[0].Principal != "root" {
 			t.Errorf("an operator's act is recorded as %+v", all)
 		}
@@ -311,7 +274,9 @@ func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 				t.Errorf("it is told as if it were known: %+v", r)
 			}
 		}
-		failIf(t, flood == 0 || omitted == 0, "%d lines of the flood, and %d that were left out", flood, omitted)
+		if flood == 0 || flood > 1300 || omitted == 0 || flood+omitted > 1500 { // who gives calls up cannot fill the file
+			t.Errorf("of 1500 calls %d have a line, and %d were left out", flood, omitted)
+		}
 		for _, want := range []string{"root SetQuota somebody", "owner SetACL /ls/local/mine", "owner BreakLock /ls/local/mine"} {
 			failIf(t, told[want] != 1, "%q is not told: %v", want, told)
 		}

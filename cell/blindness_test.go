@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/chubbylock/chubby/internal/certs"
 	"google.golang.org/grpc/credentials"
@@ -105,12 +104,10 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 // connectRights connects a principal to the master.
 func connectRights(t *testing.T, c tlsCell, principal string) *rights {
 	t.Helper()
-	store, err := certs.Open(c.clients.client(principal))
-	c.clients.check(err)
+	store := must(certs.Open(c.clients.client(principal)))(t)
 	config := store.Client(c.Master(), nil)
 	config.NextProtos = []string{"h2"}
-	conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(c.Dial))
-	c.clients.check(err)
+	conn := must(grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(c.Dial)))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
 }
@@ -125,16 +122,13 @@ func TestRefusalsTellNotWhatIsThere(t *testing.T) {
 		theirs := operator.session("")
 		locked := func(path string) ([]byte, string) {
 			handle := operator.open(theirs, &pb.OpenRequest{Path: path, Read: true, Write: true})
-			_, err := operator.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: theirs, Mutation: operator.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
-			c.clients.check(err)
-			held, err := operator.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: theirs, Handle: handle})
-			c.clients.check(err)
+			noErr(t, errOf(operator.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: theirs, Mutation: operator.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})))
+			held := must(operator.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: theirs, Handle: handle}))(t)
 			return handle, held.GetProvedSequencer()
 		}
 		handle, sequencer := locked(closedFile)
 		closed, stale := locked("/ls/local/acl/stranger")
-		_, err := operator.chubby.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: closed})
-		c.clients.check(err)
+		noErr(t, errOf(operator.chubby.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: closed})))
 		bystander := connectRights(t, c, "bystander")
 		bystander.number = 2000 // of nonces, too
 		bystander.session("")
@@ -217,19 +211,7 @@ func text(value any) string {
 
 // answer returns all that a call tells: its code, message and details, or its reply.
 func (w *rights) answer(method protoreflect.MethodDescriptor, request proto.Message) string {
-	ctx, cancel := context.WithCancel(w.t.Context())
-	defer cancel()
-	stream, err := w.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+string(method.Parent().FullName())+"/"+string(method.Name()))
-	reply := dynamicpb.NewMessage(method.Output())
-	if err == nil {
-		err = stream.SendMsg(request)
-	}
-	if err == nil {
-		err = stream.CloseSend()
-	}
-	if err == nil {
-		err = stream.RecvMsg(reply)
-	}
+	reply, err := w.invoke(method, request)
 	if err != nil {
 		s, _ := status.FromError(err)
 		return strings.Join(strings.Fields(prototext.Format(s.Proto())), " ")

@@ -27,8 +27,7 @@ func TestTLSBindsNonces(t *testing.T) {
 			reply, err := pb.NewChubbyClient(c.link(t, ctx, c.clients.client(principal))).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: []byte("0123456789abcdef")})
 			return reply, pb.Error(err)
 		}
-		hers, err := create("alice")
-		c.clients.check(err)
+		hers := must(create("alice"))(t)
 		if again, err := create("alice"); err != nil || again.GetId() != hers.GetId() {
 			t.Errorf("alice, once more: session %d, %v; want %d", again.GetId(), err, hers.GetId())
 		}
@@ -89,10 +88,8 @@ func TestTLSAuthoritiesStayApart(t *testing.T) {
 			}
 			return err
 		}
-		own, err := os.ReadFile(c.clients.file)
-		c.clients.check(err)
-		theirs, err := os.ReadFile(c.replicas.file)
-		c.clients.check(err)
+		own := must(os.ReadFile(c.clients.file))(t)
+		theirs := must(os.ReadFile(c.replicas.file))(t)
 		c.clients.check(os.WriteFile(c.clients.file, append(own, theirs...), 0o600))
 		time.Sleep(12 * time.Second) // virtual: the files are read twice
 		if err := connect(c.replicas.client("mallory")); !errors.Is(err, api.Unauthenticated) {
@@ -114,8 +111,7 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		pause := func() { time.Sleep(6 * time.Second) } // in which files are read again
 		text := func(name string) []byte {
-			read, err := os.ReadFile(name)
-			c.clients.check(err)
+			read := must(os.ReadFile(name))(t)
 			return read
 		}
 		believe := func(f certs.Files, authorities ...authority) {

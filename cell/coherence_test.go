@@ -305,9 +305,7 @@ func cacheTrial(t *testing.T, ctx context.Context, c *celltest.Cell, span time.D
 	}
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
-	if _, err := dial(t, ctx, c, "root", client.Config{}).Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errOf(dial(t, ctx, c, "root", client.Config{}).Open(ctx, "/ls/local/d", client.OpenOptions{Read: true, Create: client.Directory})))
 	for i, r := range registers {
 		cl := dial(t, ctx, c, fmt.Sprint("author", i), client.Config{})
 		busy.Go(func() { r.author(t, ctx, cl, stop, 500*time.Millisecond) })

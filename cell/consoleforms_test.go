@@ -287,7 +287,7 @@ func TestConsoleStreamEndsWithItsLogin(t *testing.T) {
 // Who may not see everything is not told that there is nothing.
 func TestConsoleSaysWhatItCannotSee(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
-		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops")})
+		ops := c.as(t, ctx, "ops")
 		put(t, ctx, ops, "/ls/local/acl/only-ops", []byte("ops\n"), api.ACL{})
 		h, err := ops.Open(ctx, "/ls/local/hidden", client.OpenOptions{Read: true, Write: true, Create: client.File, ACL: api.ACL{Read: "only-ops", Write: "only-ops", Change: "only-ops"}})
 		noErr(t, err)

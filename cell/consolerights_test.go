@@ -86,8 +86,8 @@ func (c *consoleCell) login(t *testing.T, id, principal string) *browser {
 // Everybody is shown what he may see, and nothing else, at every replica: by a token or by a certificate.
 func TestConsoleRights(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
-		alice := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("alice")})
-		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops")})
+		alice := c.as(t, ctx, "alice")
+		ops := c.as(t, ctx, "ops")
 		put(t, ctx, ops, "/ls/local/acl/alices", []byte("alice\n"), api.ACL{})
 		const secret = "/ls/local/secret"
 		put(t, ctx, ops, "/ls/local/open", []byte("anybody"), api.ACL{})
@@ -139,8 +139,8 @@ func TestConsoleRights(t *testing.T) {
 // Who has no right to act is refused by the master, whatever form he sends, and who may act is asked once more and then obeyed.
 func TestConsoleActs(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
-		alice := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("alice")})
-		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops")})
+		alice := c.as(t, ctx, "alice")
+		ops := c.as(t, ctx, "ops")
 		put(t, ctx, ops, "/ls/local/open", nil, api.ACL{})
 		lock := acquire(t, ctx, open(t, ctx, alice, "/ls/local/open", 0))
 		master := c.Master()

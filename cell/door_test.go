@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/chubbylock/chubby/internal/frames"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -67,8 +67,7 @@ func (c *tokenCell) strangers() map[string]stranger {
 func (c *tokenCell) encrypt(s stranger) *tls.Config {
 	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
 	if s.files.Cert != "" {
-		own, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
-		c.clients.check(err)
+		own := must(tls.LoadX509KeyPair(s.files.Cert, s.files.Key))(c.clients.t)
 		config.Certificates = []tls.Certificate{own}
 	}
 	return config
@@ -80,22 +79,18 @@ func (c *tokenCell) overGRPC(t *testing.T, s stranger) grpc.ClientConnInterface 
 	if s.plain {
 		secure = insecure.NewCredentials()
 	}
-	conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(secure), grpc.WithContextDialer(c.Dial))
-	c.clients.check(err)
+	conn := must(grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(secure), grpc.WithContextDialer(c.Dial)))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 // overFrames connects as the library does.
 func (c *tokenCell) overFrames(t *testing.T, ctx context.Context, s stranger) grpc.ClientConnInterface {
-	var conn net.Conn
-	conn, err := c.Dial(ctx, c.Master()+":7421")
-	c.clients.check(err)
+	conn := must(c.Dial(ctx, c.Master()+":7421"))(t)
 	if !s.plain {
 		conn = tls.Client(conn, c.encrypt(s))
 	}
-	l, err := frames.Open(ctx, conn, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, MaxReply: 2 * api.MaxMessage})
-	c.clients.check(err)
+	l := must(frames.Open(ctx, conn, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, MaxReply: 2 * api.MaxMessage}))(t)
 	t.Cleanup(func() { l.Close(); l.Wait() })
 	return l
 }
@@ -105,14 +100,12 @@ func (c *tokenCell) overFrames(t *testing.T, ctx context.Context, s stranger) gr
 func TestDoor(t *testing.T) {
 	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		// What a stranger may have heard of, and must not find.
-		cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("alice")})
+		cl := c.as(t, ctx, "alice")
 		acquire(t, ctx, open(t, ctx, cl, "/ls/local/treasure", 0))
 		alice := pb.NewChubbyClient(c.link(t, ctx, c.clients.client("alice")))
-		session, err := alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)})
-		c.clients.check(err)
+		session := must(alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)}))(t)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
-		handle, err := alice.Open(ctx, &pb.OpenRequest{Caller: caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/treasure", Read: true})
-		c.clients.check(err)
+		handle := must(alice.Open(ctx, &pb.OpenRequest{Caller: caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/treasure", Read: true}))(t)
 		ask := func(conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor, s stranger, what string) {
 			request := dynamicpb.NewMessage(method.Input())
 			set(request, "caller", caller)
@@ -129,7 +122,7 @@ func TestDoor(t *testing.T) {
 			if s.token != "" {
 				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.token)
 			}
-			if err := pb.Error(invoke(ctx, conn, method, proto.Message(request))); !errors.Is(err, api.Unauthenticated) || strings.Contains(err.Error(), "treasure") {
+			if err := pb.Error(errOf(invoke(ctx, conn, method, proto.Message(request)))); !errors.Is(err, api.Unauthenticated) || strings.Contains(err.Error(), "treasure") {
 				t.Errorf("%s with %s: %v", method.FullName(), what, err)
 			}
 		}
@@ -158,20 +151,14 @@ func TestDoor(t *testing.T) {
 // Those who are let in see what is theirs and what they may read; who may change the ACL of the root sees everything.
 func TestLookingTakesRights(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
-		as := func(who string) *client.Client {
-			return dial(t, ctx, c.Cell, who, client.Config{TLS: c.clients.client(who)})
-		}
-		root, alice, bob := as("root"), as("alice"), as("bob")
+		root, alice, bob := c.as(t, ctx, "root"), c.as(t, ctx, "alice"), c.as(t, ctx, "bob")
 		for _, who := range []string{"root", "alice"} {
-			list, err := root.Open(ctx, "/ls/local/acl/"+who, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("root\n" + who + "\n")})
-			c.clients.check(err)
+			list := must(root.Open(ctx, "/ls/local/acl/"+who, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("root\n" + who + "\n")}))(t)
 			c.clients.check(list.Close(ctx))
 		}
 		setACL := func(cl *client.Client, path string, acl api.ACL) {
-			h, err := cl.Open(ctx, path, client.OpenOptions{ChangeACL: true})
-			c.clients.check(err)
-			_, err = h.SetACL(ctx, acl)
-			c.clients.check(errors.Join(err, h.Close(ctx)))
+			h := must(cl.Open(ctx, path, client.OpenOptions{ChangeACL: true}))(t)
+			c.clients.check(errors.Join(errOf(h.SetACL(ctx, acl)), h.Close(ctx)))
 		}
 		paths := map[string]string{"open": "/ls/local/open", "private": "/ls/local/private"}
 		for _, path := range paths {
@@ -193,23 +180,20 @@ func TestLookingTakesRights(t *testing.T) {
 			bob:   {"bob", []string{"open"}, []string{"bob"}, false},
 		} {
 			looking := who.Cell()
-			locks, err := looking.Locks(ctx, "/ls/local")
-			c.clients.check(err)
+			locks := must(looking.Locks(ctx, "/ls/local"))(t)
 			var names, principals []string
 			for _, l := range locks {
 				names = append(names, api.MustParsePath(l.Path).Name().Base())
 			}
 			failIf(t, !slices.Equal(names, sees.locks), "%s sees the locks %q, want %q", sees.name, names, sees.locks)
-			sessions, err := looking.Sessions(ctx)
-			c.clients.check(err)
+			sessions := must(looking.Sessions(ctx))(t)
 			for _, s := range sessions {
 				principals = append(principals, s.Principal)
 			}
 			if slices.Sort(principals); !slices.Equal(principals, sees.sessions) {
 				t.Errorf("%s sees the sessions of %q, want %q", sees.name, principals, sees.sessions)
 			}
-			quotas, err := looking.Quotas(ctx)
-			c.clients.check(err)
+			quotas := must(looking.Quotas(ctx))(t)
 			principals = nil
 			for _, q := range quotas {
 				principals = append(principals, q.Principal)
@@ -247,4 +231,92 @@ func TestLookingTakesRights(t *testing.T) {
 			t.Errorf("%q and %q", there, absent)
 		}
 	})
+}
+
+// FuzzRPC sends every message that can be decoded to every call of a running replica, with a valid or invalid session
+// and handle. The replica must answer each call, without an internal error and without a crash.
+func FuzzRPC(f *testing.F) {
+	seeds.Add(f)
+	c := celltest.Start(f, 1)
+	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	noErr(f, err)
+	f.Cleanup(func() { conn.Close() })
+	chubby := pb.NewChubbyClient(conn)
+	s, err := chubby.CreateSession(f.Context(), &pb.CreateSessionRequest{Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)})
+	noErr(f, err)
+	caller := &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
+	o, err := chubby.Open(f.Context(), &pb.OpenRequest{
+		Caller: caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/f", Read: true, Write: true,
+		ChangeAcl: true, Create: pb.Create_CREATE_MAY,
+	})
+	noErr(f, err)
+	methods := calls()
+	for i := range methods {
+		f.Add(byte(i), []byte{}, true, uint64(i))
+		f.Add(byte(i), []byte("\x1a\x0b/ls/local/f"), false, uint64(0))
+	}
+	f.Fuzz(func(t *testing.T, which byte, body []byte, graft bool, number uint64) {
+		method := methods[int(which)%len(methods)]
+		request := dynamicpb.NewMessage(method.Input())
+		if err := proto.Unmarshal(body, request); err != nil {
+			return
+		}
+		if graft && method.Name() != "EndSession" && method.Name() != "CloseHandle" { // the next inputs need both
+			set(request, "caller", caller)
+			set(request, "mutation", &pb.Mutation{Number: number, HighestIssued: number, Outstanding: []uint64{number}})
+			if field := method.Input().Fields().ByName("handle"); field != nil && field.Kind() == protoreflect.BytesKind {
+				request.Set(field, protoreflect.ValueOfBytes(o.GetHandle()))
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := invoke(ctx, conn, method, request); err != nil && strings.Contains(err.Error(), "this is a bug") {
+			t.Fatalf("%s of %v: %v", method.Name(), request, err)
+		}
+	})
+}
+
+// calls lists every call of the protocol.
+func calls() []protoreflect.MethodDescriptor {
+	var list []protoreflect.MethodDescriptor
+	services := pb.File_chubby_proto.Services()
+	for i := range services.Len() {
+		methods := services.Get(i).Methods()
+		for j := range methods.Len() {
+			list = append(list, methods.Get(j))
+		}
+	}
+	return list
+}
+
+// set puts a message into the field of that name, if there is one.
+func set(request *dynamicpb.Message, name protoreflect.Name, value proto.Message) {
+	field := request.Descriptor().Fields().ByName(name)
+	if field == nil {
+		return
+	}
+	data, err := proto.Marshal(value)
+	if err != nil {
+		return
+	}
+	inner := dynamicpb.NewMessage(field.Message())
+	if proto.Unmarshal(data, inner) == nil {
+		request.Set(field, protoreflect.ValueOfMessage(inner))
+	}
+}
+
+// invoke makes one call and takes its first answer.
+func invoke(ctx context.Context, conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor, request proto.Message) (*dynamicpb.Message, error) {
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+string(method.Parent().FullName())+"/"+string(method.Name()))
+	reply := dynamicpb.NewMessage(method.Output())
+	if err == nil {
+		err = stream.SendMsg(request)
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	if err == nil {
+		err = stream.RecvMsg(reply)
+	}
+	return reply, err
 }

@@ -11,11 +11,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/sequencer"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 // What is hidden from the stranger: closedFile, beside two locks of his own; a file in a directory that he may read; a file that he may
@@ -138,26 +136,14 @@ func (w *rights) ask(invented []string) map[string]string {
 
 // fields makes a call, and adds each field of its answer, or of its error.
 func (w *rights) fields(told map[string]string, call string, method protoreflect.MethodDescriptor, request proto.Message) {
-	ctx, cancel := context.WithCancel(w.t.Context())
-	defer cancel()
-	reply := dynamicpb.NewMessage(method.Output())
-	stream, err := w.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+string(method.Parent().FullName())+"/"+string(method.Name()))
-	if err == nil {
-		err = stream.SendMsg(request)
-	}
-	if err == nil {
-		err = stream.CloseSend()
-	}
-	if err == nil {
-		err = stream.RecvMsg(reply)
-	}
+	reply, err := w.invoke(method, request)
 	if err == nil {
 		flatten(told, call, reply, "")
 		return
 	}
-	s, _ := status.FromError(err)
-	told[call+" code"], told[call+" message"] = s.Code().String(), s.Message()
-	for _, detail := range s.Details() {
+	refused, _ := status.FromError(err)
+	told[call+" code"], told[call+" message"] = refused.Code().String(), refused.Message()
+	for _, detail := range refused.Details() {
 		flatten(told, call, detail.(proto.Message).ProtoReflect(), "")
 	}
 }
@@ -231,14 +217,12 @@ func hide(t *testing.T, c tlsCell, operator, w *rights, theirs *pb.Caller) hidin
 		if handle == nil {
 			handle = open(&pb.OpenRequest{Path: path, Read: true, Write: true, Create: pb.Create_CREATE_MAY, Acl: closed})
 		}
-		_, err := operator.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: theirs, Mutation: operator.mutation(), Handle: handle, Contents: []byte(contents)})
-		c.clients.check(err)
+		noErr(t, errOf(operator.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: theirs, Mutation: operator.mutation(), Handle: handle, Contents: []byte(contents)})))
 	}
 	lock := func(by *rights, caller *pb.Caller, path string) (handle []byte, granted *pb.Granted) {
 		t.Helper()
 		handle = by.open(caller, &pb.OpenRequest{Path: path, Read: true, Write: true})
-		reply, err := by.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: by.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
-		c.clients.check(err)
+		reply := must(by.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: by.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}))(t)
 		return handle, reply.GetGranted()
 	}
 	holder := w.session("")
@@ -247,8 +231,7 @@ func hide(t *testing.T, c tlsCell, operator, w *rights, theirs *pb.Caller) hidin
 	}
 	held, granted := lock(operator, theirs, closedFile)
 	// What the stranger invents: the sequencer of the lock as it is held, made of what he knows and of the right token.
-	made, err := sequencer.Parse(granted.GetSequencer())
-	c.clients.check(err)
+	made := must(sequencer.Parse(granted.GetSequencer()))(t)
 	invented := []string{made.String()}
 	made.Proof = sequencer.Proof{1}
 	invented = append(invented, made.String())
@@ -265,15 +248,13 @@ func TestAnswersAreTheSameWhateverIsHidden(t *testing.T) {
 		operator.prepare()
 		w.number = 1000
 		theirs := operator.session("")
-		sessions, err := operator.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{})
-		c.clients.check(err)
+		sessions := must(operator.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{}))(t)
 		w.other = sessions.GetSessions()[len(sessions.GetSessions())-1].GetParty().GetSession()
 		hidden := hide(t, c, operator, w, theirs)
 		first := w.ask(hidden.invented)
 		write := hidden.write
 		closeHeld := func() {
-			_, err := operator.chubby.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: hidden.held})
-			c.clients.check(err)
+			noErr(t, errOf(operator.chubby.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: hidden.held})))
 		}
 		for _, state := range []struct {
 			name   string
@@ -294,14 +275,12 @@ func TestAnswersAreTheSameWhateverIsHidden(t *testing.T) {
 			}},
 			{"free", closeHeld},
 			{"gone", func() {
-				_, err := operator.chubby.Delete(t.Context(), &pb.DeleteRequest{Caller: theirs, Mutation: operator.mutation(), Handle: operator.open(theirs, &pb.OpenRequest{Path: closedFile, Write: true})})
-				c.clients.check(err)
+				noErr(t, errOf(operator.chubby.Delete(t.Context(), &pb.DeleteRequest{Caller: theirs, Mutation: operator.mutation(), Handle: operator.open(theirs, &pb.OpenRequest{Path: closedFile, Write: true})})))
 			}},
 			{"a directory with a quota, and files in it", func() {
 				operator.open(theirs, &pb.OpenRequest{Path: closedFile, Write: true, Create: pb.Create_CREATE_MUST, Kind: pb.Kind_KIND_DIRECTORY, Acl: operatorsOnly()})
 				operator.open(theirs, &pb.OpenRequest{Path: closedFile + "/below", Write: true, Create: pb.Create_CREATE_MUST, Acl: operatorsOnly()})
-				_, err := operator.chubby.SetQuota(t.Context(), &pb.SetQuotaRequest{Caller: theirs, Mutation: operator.mutation(), Path: closedFile, Allowed: &pb.QuotaAmounts{Nodes: 9}})
-				c.clients.check(err)
+				noErr(t, errOf(operator.chubby.SetQuota(t.Context(), &pb.SetQuotaRequest{Caller: theirs, Mutation: operator.mutation(), Path: closedFile, Allowed: &pb.QuotaAmounts{Nodes: 9}})))
 			}},
 		} {
 			state.change()

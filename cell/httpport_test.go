@@ -2,7 +2,6 @@ package cell
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
-	"github.com/chubbylock/chubby/internal/certs"
 )
 
 // startHTTPPort serves the http port of a replica on a loopback socket, with other times, and returns its address.
@@ -174,34 +172,6 @@ func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
 	}
 	for _, kind := range []string{"HTTP/1.1404", "HTTP/1.1405", "HTTP/1.0404", "HTTP/1.0405"} {
 		failIf(t, refusals[kind] == "", "nothing was refused with %s", kind)
-	}
-}
-
-// Other protocols than HTTP/1 are not spoken at the http port, with a client's certificate or without one.
-func TestHTTPPortSpeaksNoOtherProtocol(t *testing.T) {
-	_, address := startHTTPPort(t, hastened)
-	ca := must(certs.NewAuthority("test", time.Hour))(t)
-	pair := must(ca.IssueClient("alice", time.Hour))(t)
-	for what, config := range map[string]*tls.Config{
-		"without a certificate": {InsecureSkipVerify: true}, //nolint:gosec // nobody answers
-		"with a certificate":    {InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key}}},
-		"for HTTP/2":            {InsecureSkipVerify: true, NextProtos: []string{"h2"}},
-	} {
-		conn := must(net.Dial("tcp", address))(t)
-		_ = conn.SetDeadline(time.Now().Add(keptFor))
-		if err := tls.Client(conn, config).HandshakeContext(t.Context()); err == nil {
-			t.Errorf("TLS %s is spoken", what)
-		} else if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("TLS %s: the connection is kept", what)
-		}
-		_ = conn.Close()
-	}
-	settings := string([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0})
-	if answer := said(t, address, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings, ""); !strings.HasPrefix(answer, "HTTP/1.1 404 ") && !strings.HasPrefix(answer, "HTTP/2.0 404 ") {
-		t.Errorf("the preface of HTTP/2: %q", answer)
-	}
-	if answer := said(t, address, "GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n", ""); !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
-		t.Errorf("an upgrade to HTTP/2: %q", answer)
 	}
 }
 

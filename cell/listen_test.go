@@ -135,9 +135,7 @@ func TestPortsOutliveAnError(t *testing.T) {
 	reply, err := http.DefaultClient.Do(q)
 	noErr(t, err, "an operator")
 	_ = reply.Body.Close()
-	if err := r.Stop(ctx); err != nil { // everything logged is written by then
-		t.Error(err)
-	}
+	report(t, r.Stop(ctx)) // everything logged is written by then
 	for _, line := range []string{"cannot accept on the client port", "http: Accept error"} {
 		failIf(t, !strings.Contains(said.String(), line), "the log does not have %q:\n%s", line, &said)
 	}

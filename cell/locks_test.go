@@ -176,25 +176,30 @@ func endsOf(t *testing.T, ctx context.Context, c *client.Client, path string) (l
 	return list
 }
 
-// The cell remembers who held a lock, over fail-overs, and whose client was lost in one.
+// The cell remembers who held a lock, over fail-overs, and whose client was lost in one: a client that returned to the new master, and is
+// lost after that, expires.
 func TestHistoryOfALock(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path, delay = "/ls/local/lock", 3 * time.Second
 		next := dial(t, ctx, c, "next", client.Config{})
 		h := open(t, ctx, next, path, delay)
 		noErr(t, acquire(t, ctx, h).Release(ctx))
-		for _, failsOver := range []bool{false, true} {
+		for _, failsOver := range []string{"never", "when it is lost", "before"} {
 			lost := dial(t, ctx, c, "lost", client.Config{})
 			acquire(t, ctx, open(t, ctx, lost, path, delay))
+			if failsOver == "before" {
+				c.Restart(c.FailOver())
+				time.Sleep(30 * time.Second)
+			}
 			c.Cut("lost")
-			if failsOver {
+			if failsOver == "when it is lost" {
 				c.Restart(c.FailOver())
 			}
 			noErr(t, acquire(t, ctx, h).Release(ctx))
 			c.Heal("lost")
 		}
 		lock := acquire(t, ctx, h)
-		want := []api.EndReason{api.ByClose, api.ByExpiry, api.ByClose, api.ByFailOver, api.ByClose, 0}
+		want := []api.EndReason{api.ByClose, api.ByExpiry, api.ByClose, api.ByFailOver, api.ByClose, api.ByExpiry, api.ByClose, 0}
 		for range 3 { // masters
 			got := endsOf(t, ctx, next, path)
 			stopIf(t, len(got) != len(want), "the holdings ended %v, want %v", got, want)
@@ -205,22 +210,6 @@ func TestHistoryOfALock(t *testing.T) {
 		}
 		report(t, lock.Err())
 		fails(t, errOf(next.Cell().History(ctx, "/ls/local/none")), api.NotFound, "the history of no node")
-	})
-}
-
-// A client that returned to a new master, and is lost after that, expires: it was not lost in the fail-over.
-func TestReturnedClientsAreNotLostInAFailOver(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		const path = "/ls/local/lock"
-		next := dial(t, ctx, c, "next", client.Config{})
-		acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "lost", client.Config{}), path, time.Second))
-		c.Restart(c.FailOver())
-		time.Sleep(30 * time.Second)
-		c.Cut("lost")
-		acquire(t, ctx, open(t, ctx, next, path, time.Second))
-		if got := endsOf(t, ctx, next, path); len(got) != 2 || got[0] != api.ByExpiry {
-			t.Errorf("the holdings ended %v", got)
-		}
 	})
 }
 

@@ -242,9 +242,7 @@ func TestLogOfRequests(t *testing.T) {
 		noErr(t, acquire(t, ctx, h).Release(ctx))
 		var refused *api.Error
 		open(t, ctx, alice, "/ls/local/acl/alone", 0)
-		if _, err := alice.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Write: "alone"}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(alice.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Write: "alone"}})))
 		if _, err := bob.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true}); !errors.As(err, &refused) || refused.Code != api.PermissionDenied || refused.Request == "" {
 			t.Fatalf("bob opens a file of alice: %v", err)
 		}

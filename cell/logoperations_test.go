@@ -67,9 +67,7 @@ func TestLogOfSpares(t *testing.T) {
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		joined := joins(ctx, c, "r4")
 		time.Sleep(time.Second) // virtual
-		if err := client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, func([]client.Member) {}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, func([]client.Member) {}))
 		dead := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == c.Master() })[0]
 		c.Cut("r4")
 		c.Kill(dead)

@@ -165,9 +165,7 @@ func TestQuotasAreMeasured(t *testing.T) {
 		cancel()
 		<-ended
 		noErr(t, held.Release(ctx))
-		if err := root.SetPrincipalQuota(ctx, "much", api.Quota{Nodes: 4}); err != nil { // fewer than it has
-			t.Fatal(err)
-		}
+		noErr(t, root.SetPrincipalQuota(ctx, "much", api.Quota{Nodes: 4})) // fewer than it has
 		equal(t, shares()["nodes"], 0.5, "nodes is %v at once: all principals were looked at again for every page")
 		time.Sleep(11 * time.Second)
 		if now := shares(); now["nodes"] != 1.25 || now["waiters"] != 0 {
@@ -213,45 +211,51 @@ func TestTakeoverIsMeasuredByPhase(t *testing.T) {
 	})
 }
 
-// If the only session that outlived the master is dead, there is no first lease: none is waited for when it has ended, and that of a client that
-// comes hours later is no part of the take-over.
-func TestNoFirstLeaseOfADeadSession(t *testing.T) {
-	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
-		c := celltest.Start(t, 3)
-		dial(t, ctx, c, "far", client.Config{})
-		c.Cut("far")
-		c.FailOver()
-		time.Sleep(2 * time.Minute)
-		late := dial(t, ctx, c, "late", client.Config{})
-		time.Sleep(15 * time.Second)
-		counts, _ := cell.Measured(c.Replica(c.Master()))
-		for name, want := range map[string]uint64{"leases": 1, "first_lease": 0, "sessions": 1} {
-			if n := counts["chubby_takeover_phase_seconds "+name]; n != want {
-				t.Errorf("%s was measured %d times; want %d", name, n, want)
-			}
+// BenchmarkCalls measures what one client's calls allocate, in the client and in a cell of one replica together:
+// docs/dev/allocations.md has the table. It says little of times, since nothing is replicated.
+func BenchmarkCalls(b *testing.B) {
+	c := celltest.Start(b, 1)
+	cl, err := client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease, NoCache: true})
+	noErr(b, err)
+	defer cl.Close(b.Context())
+	open := func(path string, o client.OpenOptions) *client.Handle {
+		o.Read, o.Write, o.Create = true, true, client.File
+		return must(cl.Open(b.Context(), path, o))(b)
+	}
+	h := open("/ls/local/f", client.OpenOptions{})
+	keeper := open("/ls/local/kept", client.OpenOptions{CacheLock: true})
+	lock := func(h *client.Handle) error {
+		l, err := h.Acquire(b.Context(), api.Exclusive)
+		if err == nil {
+			err = l.Release(b.Context())
 		}
-		o := must(late.Cell().Overview(ctx, 1))(t)
-		for _, p := range o.Takeovers[0].Phases {
-			if p.Unfinished || p.Name == "first_lease" {
-				t.Errorf("two minutes after the take-over it has the phase %+v", p)
+		return err
+	}
+	contents := make([]byte, 256)
+	for _, what := range []struct {
+		name string
+		call func() error
+	}{
+		{"lock+unlock", func() error { return lock(h) }},
+		{"kept lock+unlock", func() error { return lock(keeper) }},
+		{"write 256 B", func() error { _, err := h.SetContents(b.Context(), contents); return err }},
+		{"read 256 B", func() error { _, _, err := h.Contents(b.Context()); return err }},
+		{"open and close", func() error {
+			h, err := cl.Open(b.Context(), "/ls/local/f", client.OpenOptions{Read: true})
+			if err == nil {
+				err = h.Close(b.Context())
 			}
-		}
-		c.Heal("far")
-	})
-}
-
-// Where nobody outlived a master, nobody is waited for: a session that comes hours later is no part of the take-over.
-func TestNoPhaseWithoutSessions(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		time.Sleep(time.Minute)
-		dial(t, ctx, c, "late", client.Config{})
-		time.Sleep(15 * time.Second)
-		counts, _ := cell.Measured(c.Replica(c.Master()))
-		for name, want := range map[string]uint64{"election": 0, "log": 1, "leases": 1, "first_lease": 0, "sessions": 0, "caches": 0, "first_grant": 0} {
-			if n := counts["chubby_takeover_phase_seconds "+name]; n != want {
-				t.Errorf("%s was measured %d times; want %d", name, n, want)
+			return err
+		}},
+	} {
+		b.Run(what.name, func(b *testing.B) {
+			for range 20 { // connections, pools and tables grow to their size
+				noErr(b, what.call())
 			}
-		}
-		failIf(t, cell.Gauges(c.Replica(c.Master()))["chubby_sessions"] != 1, "there is no session")
-	})
+			b.ReportAllocs()
+			for b.Loop() {
+				noErr(b, what.call())
+			}
+		})
+	}
 }

@@ -130,6 +130,8 @@ func TestChangeSaysWhatItWaitsFor(t *testing.T) {
 		if m := newcomer(); m.Phase != "joining" || m.Voter || !strings.Contains(m.Waits, "r4") {
 			t.Errorf("while it is cut off: %+v", m)
 		}
+		now := must(by.Cell().Status(ctx))(t)
+		failIf(t, len(now.Acts) != 1 || now.Acts[0].Kind != "joining" || now.Acts[0].Waits == "", "under way are %+v", now.Acts)
 		c.Heal("r4")
 		noErr(t, <-joined)
 		time.Sleep(10 * time.Second)

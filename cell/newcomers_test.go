@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,37 +37,6 @@ func findTheirWay(t *testing.T, c *celltest.Cell, ids ...string) {
 		if time.Now().After(end) {
 			t.Fatalf("%v do not find their way back: %+v", lost, c.Replica(lost[0]).Health())
 		}
-	}
-}
-
-// A replica that was down while another one was replaced follows the newcomer, which leads when it comes back; and it votes for the newcomer
-// when that is needed for a majority, as soon as it is back.
-func TestNewcomersAreFollowedByThoseThatWereAway(t *testing.T) {
-	for name, follows := range map[string]bool{"it comes back to a master": true, "it is needed for one": false} {
-		t.Run(name, func(t *testing.T) {
-			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-				master := c.Master()
-				list := others(3, master)
-				away, old := list[0], list[1]
-				c.Kill(away)
-				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-				replace(t, ctx, c, operator, old, "r4")
-				c.Kill(old)
-				must(operator.Transfer(ctx, "r4"))(t)
-				write(t, ctx, c, "after")
-				if follows {
-					time.Sleep(time.Minute) // until no call of the last master is under way any more
-					c.Restart(away)
-					findTheirWay(t, c, away)
-				}
-				c.Kill(master)
-				if !follows {
-					c.Restart(away)
-				}
-				findTheirWay(t, c, away, "r4")
-				equal(t, read(ctx, c), "after", "the contents are %q")
-			})
-		})
 	}
 }
 
@@ -279,4 +249,94 @@ func TestSpareIsAudited(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
+}
+
+// published is what a cell has published, and whether it can.
+type published struct {
+	mu    sync.Mutex
+	lists []string
+	err   error
+}
+
+func (p *published) publish(ctx context.Context, what cell.Publication) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	words := []string{what.Cell}
+	for _, m := range what.Replicas {
+		words = append(words, m.ID+"="+m.Client)
+	}
+	for _, id := range what.Left {
+		words = append(words, "-"+id)
+	}
+	p.lists = append(p.lists, strings.Join(words, " "))
+	return p.err
+}
+
+// since returns how often something was published since the last call, and the last of it.
+func (p *published) since() (n int, last string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n = len(p.lists); n > 0 {
+		last = p.lists[n-1]
+	}
+	p.lists = nil
+	return n, last
+}
+
+func (p *published) fails(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+// A master publishes the replicas when it has become the master, when they have changed, and every five minutes; after a
+// failure again and again, with longer pauses.
+func TestPublish(t *testing.T) {
+	var names published
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		want := func(what string, times int, list string) {
+			t.Helper()
+			if n, last := names.since(); n != times || list != "" && last != list {
+				t.Errorf("%s: published %d times, the last is %q; want %d times, %q", what, n, last, times, list)
+			}
+		}
+		const three = "local r1=r1:7421 r2=r2:7421 r3=r3:7421"
+		time.Sleep(5 * time.Second)
+		want("the first master", 1, three)
+		time.Sleep(4 * time.Minute)
+		want("nothing has changed", 0, "")
+		time.Sleep(2 * time.Minute)
+		want("after five minutes", 1, three)
+
+		first := c.Master()
+		second := map[string]string{"r1": "r2", "r2": "r1", "r3": "r1"}[first]
+		for _, to := range []string{second, first} {
+			noErr(t, c.Replica(c.Master()).Transfer(ctx, to))
+			time.Sleep(5 * time.Second)
+			want("the next master is "+to, 1, three)
+		}
+
+		names.fails(errors.New("no name server"))
+		c.FailOver()
+		time.Sleep(70 * time.Second) // 0, 5, 15, 35 seconds after the first
+		want("the next master, whose name server fails", 4, three)
+		names.fails(nil)
+		time.Sleep(time.Minute)
+		want("the name server is back", 1, three)
+
+		joined := joins(ctx, c, "r4")
+		time.Sleep(time.Second)
+		old := "r1"
+		if c.Master() == old {
+			old = "r2"
+		}
+		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: old}, func([]client.Member) {}))
+		noErr(t, <-joined)
+		time.Sleep(5 * time.Second)
+		now := strings.Replace(three, old+"="+old+":7421 ", "", 1) + " r4=r4:7421 -" + old
+		if _, last := names.since(); last != now {
+			t.Errorf("replaced: %q, want %q", last, now)
+		}
+	}, func(cfg *cell.Config) { cfg.Publish = names.publish })
 }

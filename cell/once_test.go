@@ -300,9 +300,7 @@ func TestChangeOfMembersIsAnsweredOnce(t *testing.T) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true, Dialer: c.Lossy("operator", func(method string) bool {
 			return method == "/chubby.v1.Chubby/ChangeMembers" && time.Now().Before(until)
 		})})
-		if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431"}, nil); err != nil {
-			t.Errorf("it was done, and its author hears: %v", err)
-		}
+		report(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431"}, nil), "it was done, and its author hears:")
 		noErr(t, <-joined)
 	})
 }

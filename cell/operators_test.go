@@ -182,7 +182,7 @@ func TestMissingOperatorsAreSaid(t *testing.T) {
 		if said = log.events(t, "event", "operators_missing"); !strings.Contains(said[len(said)-1].text("advice"), "configuration (root) is for a cell that begins") {
 			t.Errorf("the log has %v", said)
 		}
-		author := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("alice")})
+		author := c.as(t, ctx, "alice")
 		if _, err := author.Open(ctx, "/ls/local/acl/operators", client.OpenOptions{Write: true, Create: client.File, Contents: []byte("alice\n")}); err != nil {
 			t.Fatal(err)
 		}
@@ -228,9 +228,7 @@ func TestRestoreAccess(t *testing.T) {
 			}
 			return err
 		}
-		if err := open(); err != nil { // the last client that may open it
-			t.Fatal(err)
-		}
+		noErr(t, open()) // the last client that may open it
 		restart := func(set bool) {
 			restore.Store(set)
 			for _, do := range []func(string){c.Kill, c.Restart} {

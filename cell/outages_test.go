@@ -298,19 +298,6 @@ func TestListingsForDrills(t *testing.T) {
 	})
 }
 
-// An outage is recorded with who asked for it, although there is no master any more when it has ended.
-func TestOutageIsAudited(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
-		root := as(t, ctx, c, "root")
-		_, wait := beginOutage(t, ctx, c, root, time.Second)
-		report(t, wait())
-		all := records()
-		if len(all) != 1 || all[0].Call != "Transfer" || all[0].Principal != "root" || all[0].On != "no master for 1s" || all[0].Reason != "because" || all[0].Code != "OK" {
-			t.Errorf("%+v", all)
-		}
-	})
-}
-
 // Another replica that becomes the master ends an outage, also for those who asked for it; they do not ask the new one for it again.
 func TestOutageEndsWhenAnotherIsElected(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {

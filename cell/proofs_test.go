@@ -22,16 +22,11 @@ import (
 // is absent, and a guard with a session does not let it in. That of the holder is valid in anybody's hands, and goes on being so under another master.
 func TestInventedSequencers(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
-		as := func(who string) *client.Client {
-			return dial(t, ctx, c.Cell, who, client.Config{TLS: c.clients.client(who)})
-		}
-		alice, server, mallory := as("alice"), as("server"), as("mallory")
+		alice, server, mallory := c.as(t, ctx, "alice"), c.as(t, ctx, "server"), c.as(t, ctx, "mallory")
 		for name, lines := range map[string]string{"a": "alice\n", "r": "alice\nserver\n"} {
-			_, err := alice.Put(ctx, "/ls/local/acl/"+name, []byte(lines))
-			c.clients.check(err)
+			noErr(t, errOf(alice.Put(ctx, "/ls/local/acl/"+name, []byte(lines))))
 		}
-		dir, err := alice.Open(ctx, "/ls/local/private", client.OpenOptions{Write: true, Create: client.Directory, ACL: api.ACL{Read: "r", Write: "a", Change: "a"}})
-		c.clients.check(err)
+		dir := must(alice.Open(ctx, "/ls/local/private", client.OpenOptions{Write: true, Create: client.Directory, ACL: api.ACL{Read: "r", Write: "a", Change: "a"}}))(t)
 		c.clients.check(dir.Close(ctx))
 		held := acquire(t, ctx, open(t, ctx, alice, "/ls/local/private/primary", 0)).Sequencer()
 		invented := held
@@ -53,14 +48,11 @@ func TestInventedSequencers(t *testing.T) {
 			t.Errorf("of a lock that is held: %s; of none: %s; of another token: %s", first, ask(absent), ask(guessed))
 		}
 		equal(t, ask(held), "valid", "the holder's own sequencer, shown by another: %s")
-		checker, err := server.CachingChecker(client.MaxCheckAge)
-		c.clients.check(err)
+		checker := must(server.CachingChecker(client.MaxCheckAge))(t)
 		defer checker.Close()
-		store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "tokens"))
-		c.clients.check(err)
+		store := must(sequencer.OpenFileStore(filepath.Join(t.TempDir(), "tokens")))(t)
 		defer store.Close()
-		guard, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Locks: []api.Path{held.Path}, Store: store, Checker: checker})
-		c.clients.check(err)
+		guard := must(sequencer.NewGuard(ctx, sequencer.GuardConfig{Locks: []api.Path{held.Path}, Store: store, Checker: checker}))(t)
 		refused := func(when string) {
 			t.Helper()
 			if _, err := guard.Check(ctx, invented.String()); api.CodeOf(err) != api.BadSequencer {
@@ -68,8 +60,7 @@ func TestInventedSequencers(t *testing.T) {
 			}
 		}
 		refused("at first")
-		_, err = guard.Check(ctx, held.String())
-		c.clients.check(err)
+		noErr(t, errOf(guard.Check(ctx, held.String())))
 		refused("while it knows that the right one is valid")
 		c.FailOver()
 		equal(t, ask(held), "valid", "under another master: %s")
@@ -79,26 +70,16 @@ func TestInventedSequencers(t *testing.T) {
 // A reader of a directory is told that a file in it was written only if it may read the file; and of names that come and go.
 func TestChildEventsNeedTheRightToTheChild(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
-		as := func(who string) *client.Client {
-			return dial(t, ctx, c.Cell, who, client.Config{TLS: c.clients.client(who)})
-		}
-		alice, bob := as("alice"), as("bob")
-		_, err := alice.Put(ctx, "/ls/local/acl/a", []byte("alice\n"))
-		c.clients.check(err)
-		dir, err := bob.Open(ctx, "/ls/local", client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildAdded, api.EventChildModified, api.EventChildRemoved}})
-		c.clients.check(err)
-		hidden, err := alice.Open(ctx, "/ls/local/hidden", client.OpenOptions{Read: true, Write: true, Create: client.File, ACL: api.ACL{Read: "a", Write: "a", Change: "a"}})
-		c.clients.check(err)
-		_, err = hidden.SetContents(ctx, []byte("secret"))
-		c.clients.check(err)
-		_, err = alice.Put(ctx, "/ls/local/open", []byte("1"))
-		c.clients.check(err)
-		_, err = alice.Put(ctx, "/ls/local/open", []byte("2"))
-		c.clients.check(err)
+		alice, bob := c.as(t, ctx, "alice"), c.as(t, ctx, "bob")
+		noErr(t, errOf(alice.Put(ctx, "/ls/local/acl/a", []byte("alice\n"))))
+		dir := must(bob.Open(ctx, "/ls/local", client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildAdded, api.EventChildModified, api.EventChildRemoved}}))(t)
+		hidden := must(alice.Open(ctx, "/ls/local/hidden", client.OpenOptions{Read: true, Write: true, Create: client.File, ACL: api.ACL{Read: "a", Write: "a", Change: "a"}}))(t)
+		noErr(t, errOf(hidden.SetContents(ctx, []byte("secret"))))
+		noErr(t, errOf(alice.Put(ctx, "/ls/local/open", []byte("1"))))
+		noErr(t, errOf(alice.Put(ctx, "/ls/local/open", []byte("2"))))
 		var told []string
 		for len(told) < 3 {
-			e, err := dir.Next(ctx)
-			c.clients.check(err)
+			e := must(dir.Next(ctx))(t)
 			told = append(told, e.Kind.String()+" "+e.Child)
 		}
 		want := []string{api.EventChildAdded.String() + " hidden", api.EventChildAdded.String() + " open", api.EventChildModified.String() + " open"}
@@ -115,20 +96,14 @@ func TestChildEventsNeedTheRightToTheChild(t *testing.T) {
 // Those who may read it are told everything.
 func TestMetadataNeedsTheRightToRead(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
-		as := func(who string) *client.Client {
-			return dial(t, ctx, c.Cell, who, client.Config{TLS: c.clients.client(who)})
-		}
-		alice, mallory := as("alice"), as("mallory")
-		_, err := alice.Put(ctx, "/ls/local/acl/a", []byte("alice\n"))
-		c.clients.check(err)
+		alice, mallory := c.as(t, ctx, "alice"), c.as(t, ctx, "mallory")
+		noErr(t, errOf(alice.Put(ctx, "/ls/local/acl/a", []byte("alice\n"))))
 		path := api.MustParsePath("/ls/local/pin")
-		file, err := alice.Open(ctx, path.String(), client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte("4711"), ACL: api.ACL{Read: "a", Write: "everyone", Change: "everyone"}})
-		c.clients.check(err)
+		file := must(alice.Open(ctx, path.String(), client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte("4711"), ACL: api.ACL{Read: "a", Write: "everyone", Change: "everyone"}}))(t)
 		acquire(t, ctx, file)
 		find := func(by *client.Client) (found api.Stat) {
 			t.Helper()
-			list, err := by.List(ctx, "/ls/local")
-			c.clients.check(err)
+			list := must(by.List(ctx, "/ls/local"))(t)
 			for _, s := range list {
 				if s.Path == path {
 					found = s
@@ -143,13 +118,11 @@ func TestMetadataNeedsTheRightToRead(t *testing.T) {
 		if got := find(alice); got.Withheld || got.Size != 4 || got.Checksum == 0 || got.Content == 0 || got.ACL.Read != "a" {
 			t.Errorf("alice lists %+v", got)
 		}
-		drop, err := mallory.Open(ctx, path.String(), client.OpenOptions{Write: true})
-		c.clients.check(err)
+		drop := must(mallory.Open(ctx, path.String(), client.OpenOptions{Write: true}))(t)
 		if got, err := drop.Stat(ctx); err != nil || got != withheld {
 			t.Errorf("a handle to write it: %+v, %v", got, err)
 		}
-		change, err := mallory.Open(ctx, path.String(), client.OpenOptions{ChangeACL: true})
-		c.clients.check(err)
+		change := must(mallory.Open(ctx, path.String(), client.OpenOptions{ChangeACL: true}))(t)
 		if got, err := change.Stat(ctx); err != nil || got.Size != 0 || got.Checksum != 0 || got.ACL.Read != "a" || got.ACLs == 0 || !got.Withheld {
 			t.Errorf("a handle to change its ACL: %+v, %v", got, err)
 		}
@@ -157,14 +130,12 @@ func TestMetadataNeedsTheRightToRead(t *testing.T) {
 		if want := (api.Stat{Path: path, Kind: api.File, Withheld: true, Content: wrote.Content, Checksum: wrote.Checksum, Size: 4, ModifiedUnix: wrote.ModifiedUnix}); err != nil || wrote != want || wrote.Content == 0 {
 			t.Errorf("the answer to its own write: %+v, %v", wrote, err)
 		}
-		created, err := mallory.Open(ctx, "/ls/local/box", client.OpenOptions{Write: true, Create: client.NewFile, Contents: []byte("x"), ACL: api.ACL{Read: "a"}})
-		c.clients.check(err)
+		created := must(mallory.Open(ctx, "/ls/local/box", client.OpenOptions{Write: true, Create: client.NewFile, Contents: []byte("x"), ACL: api.ACL{Read: "a"}}))(t)
 		if got, err := created.Stat(ctx); err != nil || got.Instance != 0 || !got.Withheld {
 			t.Errorf("what it has created: %+v, %v", got, err)
 		}
 		// A client that is let in later sees everything at once: nothing of what was withheld is kept.
-		_, err = alice.Put(ctx, "/ls/local/acl/a", []byte("alice\nmallory\n"))
-		c.clients.check(err)
+		noErr(t, errOf(alice.Put(ctx, "/ls/local/acl/a", []byte("alice\nmallory\n"))))
 		if got := find(mallory); got.Withheld || got.Size != 4 {
 			t.Errorf("mallory may read it now, and lists %+v", got)
 		}

@@ -125,7 +125,7 @@ func TestRefusedCallsCostLittle(t *testing.T) {
 								request.SetUnknown(append(known(method.Input()), wire...))
 								timed, cancel := context.WithTimeout(ctx, time.Second)
 								defer cancel()
-								_ = invoke(timed, conn, method, request) // it is refused, or it is not
+								_, _ = invoke(timed, conn, method, request) // it is refused, or it is not
 							}
 							most := cost{int64(8*len(wire)) + 1<<20, 50 * time.Millisecond} // under the race detector pools keep little: a legal call takes 1.2 MiB then
 							took := costOf(t, ask)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 // rpcRow says what the caller of an RPC needs: the answer without a session, and the answer to a
@@ -227,14 +228,14 @@ func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto
 	handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
 	other := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true, LockDelayNs: 1})
 	request = w.filled(request, caller, handle, w.mutation())
-	_ = w.invoke(method, request) // a refusal is an answer, too
+	_, _ = w.invoke(method, request) // a refusal is an answer, too
 	m := request.ProtoReflect()
 	if field.Name() == "handle" {
 		m.Set(field, protoreflect.ValueOfBytes(other))
 	} else {
 		change(m, field)
 	}
-	return pb.Error(w.invoke(method, request))
+	return pb.Error(errOf(w.invoke(method, request)))
 }
 
 // change gives a field of a message another value.
@@ -341,11 +342,11 @@ func (w *rights) mutation() *pb.Mutation {
 
 // send makes a call, with a new number.
 func (w *rights) send(method protoreflect.MethodDescriptor, request proto.Message, caller *pb.Caller, handle []byte) error {
-	return w.invoke(method, w.filled(request, caller, handle, w.mutation()))
+	return errOf(w.invoke(method, w.filled(request, caller, handle, w.mutation())))
 }
 
-// invoke makes a call, and ends it if it is a stream.
-func (w *rights) invoke(method protoreflect.MethodDescriptor, request proto.Message) error {
+// invoke makes a call, ends it if it is a stream, and returns the first reply.
+func (w *rights) invoke(method protoreflect.MethodDescriptor, request proto.Message) (*dynamicpb.Message, error) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	return invoke(ctx, w.conn, method, request)

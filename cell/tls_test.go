@@ -20,8 +20,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/chubbylock/chubby/internal/frames"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 )
 
 // authority signs certificates, and writes them into a directory.
@@ -84,6 +82,12 @@ type tlsCell struct {
 	crl               string // of clients
 }
 
+// as returns a client with the certificate of a principal.
+func (c tlsCell) as(t *testing.T, ctx context.Context, principal string) *client.Client {
+	t.Helper()
+	return dial(t, ctx, c.Cell, principal, client.Config{TLS: c.clients.client(principal)})
+}
+
 // inTLSCell runs a test in a bubble, with a cell of three replicas with certificates.
 func inTLSCell(t *testing.T, test func(t *testing.T, ctx context.Context, c tlsCell), edits ...func(*cell.Config)) {
 	t.Helper()
@@ -110,7 +114,7 @@ func TestTLS(t *testing.T) {
 		if err != nil || len(sessions) != 1 || sessions[0].Principal != "spiffe://test/alice" {
 			t.Errorf("the sessions are %+v, %v", sessions, err)
 		}
-		other := dial(t, ctx, c.Cell, "bob", client.Config{TLS: c.clients.client("bob")})
+		other := c.as(t, ctx, "bob")
 		fails(t, errOf(open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive)), api.LockHeld, "the lock")
 	})
 }
@@ -171,8 +175,7 @@ func TestTLSCutsOff(t *testing.T) {
 	for name, end := range map[string]func(c tlsCell, files certs.Files){
 		"revoked": func(c tlsCell, files certs.Files) { c.clients.revoke(c.crl, files.Cert) },
 		"another authority": func(c tlsCell, _ certs.Files) {
-			text, err := os.ReadFile(newAuthority(c.clients.t).file)
-			c.clients.check(err)
+			text := must(os.ReadFile(newAuthority(c.clients.t).file))(t)
 			c.clients.check(os.WriteFile(c.clients.file, text, 0o600))
 			c.clients.check(os.WriteFile(c.crl, nil, 0o600))
 		},
@@ -199,62 +202,19 @@ func TestTLSCutsOff(t *testing.T) {
 // link connects with the master as a program would that has its certificate and no library.
 func (c tlsCell) link(t *testing.T, ctx context.Context, files certs.Files) *frames.Link {
 	t.Helper()
-	store, err := certs.Open(files)
-	c.clients.check(err)
-	conn, err := c.Dial(ctx, c.Master()+":7421")
-	c.clients.check(err)
+	store := must(certs.Open(files))(t)
+	conn := must(c.Dial(ctx, c.Master()+":7421"))(t)
 	encrypted := tls.Client(conn, store.Client(c.Master(), nil))
-	l, err := frames.Open(ctx, encrypted, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, MaxReply: 2 * api.MaxMessage})
-	c.clients.check(err)
+	l := must(frames.Open(ctx, encrypted, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, MaxReply: 2 * api.MaxMessage}))(t)
 	t.Cleanup(func() { l.Close(); l.Wait() })
 	return l
-}
-
-// Certificates of clients and of replicas are replaced while a lock is held, and nothing is lost.
-func TestTLSRotation(t *testing.T) {
-	var serving, calling [3]certs.Files // of r1, r2 and r3
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
-		again := func(f certs.Files, made certs.Pair, err error) {
-			t.Helper()
-			c.clients.check(errors.Join(err, os.Remove(f.Cert), os.Remove(f.Key)))
-			c.clients.check(made.Write(f.Cert, f.Key))
-		}
-		const lifetime = time.Minute
-		files := c.clients.put(c.clients.IssueClient("alice", lifetime))
-		cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: files})
-		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
-		for range 2 {
-			time.Sleep(lifetime / 2)
-			made, err := c.clients.IssueClient("alice", lifetime)
-			again(files, made, err)
-			for i, id := range []string{"r1", "r2", "r3"} {
-				made, err := c.clients.IssueServer([]string{id}, time.Hour)
-				again(serving[i], made, err)
-				made, err = c.replicas.IssueReplica(certs.Replica{Cell: "local", ID: id}, time.Hour)
-				again(calling[i], made, err)
-			}
-			if err := lock.Context().Err(); err != nil {
-				t.Fatal("the lock is lost:", context.Cause(lock.Context()))
-			}
-			time.Sleep(6 * time.Second)
-			c.Restart(c.FailOver()) // connections are made anew
-		}
-		report(t, lock.Release(ctx))
-	}, func(cfg *cell.Config) {
-		i := int(cfg.ID[1] - '1')
-		if serving[i] == (certs.Files{}) { // else it is started again
-			serving[i], calling[i] = cfg.ClientTLS, cfg.PeerTLS
-		}
-		cfg.ClientTLS, cfg.PeerTLS = serving[i], calling[i]
-	})
 }
 
 // A stranger who begins a handshake, and says no more, does not stay.
 func TestTLSHalfAHandshake(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		for name, first := range map[string][]byte{"nothing": nil, "a byte": {22}, "half a record": {22, 3, 1, 2, 0, 1}} {
-			conn, err := c.DialFrom("stranger")(ctx, c.Master()+":7421")
-			c.clients.check(err)
+			conn := must(c.DialFrom("stranger")(ctx, c.Master()+":7421"))(t)
 			must(conn.Write(first))(t)
 			began := time.Now()
 			_, _ = io.ReadAll(conn) // ends when the replica closes it
@@ -272,9 +232,7 @@ func TestTLSCutsOffTheExpired(t *testing.T) {
 		short, long := c.link(t, ctx, c.clients.put(c.clients.IssueClient("alice", 20*time.Second))), c.link(t, ctx, c.clients.client("alice"))
 		for began := time.Now(); time.Since(began) < 19*time.Second; time.Sleep(time.Second) {
 			for _, l := range []*frames.Link{short, long} {
-				if _, err := pb.NewCellClient(l).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err != nil {
-					t.Fatal(time.Since(began), err)
-				}
+				noErr(t, errOf(pb.NewCellClient(l).Locate(ctx, &pb.LocateRequest{Cell: "local"})), time.Since(began))
 			}
 		}
 		time.Sleep(7 * time.Second)
@@ -328,29 +286,5 @@ func TestTLSBindsSessions(t *testing.T) {
 		if _, err := pb.NewChubbyClient(bob).EndSession(ctx, &pb.EndSessionRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
 			t.Errorf("bob ends alice's session: %v", err)
 		}
-	})
-}
-
-// A program in another language, which speaks gRPC and has no library, is known by its certificate, too.
-func TestTLSOverGRPC(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
-		over := func(files certs.Files) pb.ChubbyClient {
-			t.Helper()
-			store, err := certs.Open(files)
-			c.clients.check(err)
-			config := store.Client(c.Master(), nil)
-			config.NextProtos = []string{"h2"}
-			conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(c.Dial))
-			c.clients.check(err)
-			t.Cleanup(func() { _ = conn.Close() })
-			return pb.NewChubbyClient(conn)
-		}
-		alice, bob := over(c.clients.client("alice")), over(c.clients.client("bob"))
-		session := must(alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)}))(t)
-		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
-		if _, err := bob.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
-			t.Errorf("bob keeps alice's session alive: %v", err)
-		}
-		report(t, errOf(alice.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller})), "alice keeps hers alive")
 	})
 }

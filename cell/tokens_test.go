@@ -39,15 +39,13 @@ func newTokenIssuer(t testing.TB, c authority) tokens.Issuer {
 }
 
 func (c *tokenCell) writeKeys(issuers ...tokens.Issuer) {
-	text, err := tokens.KeySet(issuers...)
-	c.clients.check(err)
+	text := must(tokens.KeySet(issuers...))(c.clients.t)
 	c.clients.check(os.WriteFile(c.keys, text, 0o600))
 }
 
 // write writes a token into a file.
 func (c *tokenCell) write(file, principal string, lifetime time.Duration) {
-	token, err := c.issuer.Issue(principal, tokenAudience, lifetime)
-	c.clients.check(err)
+	token := must(c.issuer.Issue(principal, tokenAudience, lifetime))(c.clients.t)
 	c.clients.check(os.WriteFile(file, []byte(token+"\n"), 0o600))
 }
 
@@ -84,7 +82,7 @@ func TestTokens(t *testing.T) {
 		cl := dial(t, ctx, c.Cell, "alice", c.config(c.token("system:serviceaccount:shop:billing", time.Hour)))
 		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
 		c.FailOver()
-		other := dial(t, ctx, c.Cell, "bob", client.Config{TLS: c.clients.client("bob")})
+		other := c.as(t, ctx, "bob")
 		fails(t, errOf(open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive)), api.LockHeld, "the lock")
 		sessions, err := other.Cell().Sessions(ctx)
 		var names []string
@@ -174,16 +172,13 @@ func TestTokensOverGRPC(t *testing.T) {
 	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		connect := func(files certs.Files) *grpc.ClientConn {
 			t.Helper()
-			store, err := certs.Open(files)
-			c.clients.check(err)
-			conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(store.Client(c.Master(), nil))), grpc.WithContextDialer(c.Dial))
-			c.clients.check(err)
+			store := must(certs.Open(files))(t)
+			conn := must(grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(store.Client(c.Master(), nil))), grpc.WithContextDialer(c.Dial)))(t)
 			t.Cleanup(func() { _ = conn.Close() })
 			return conn
 		}
 		issue := func(principal string) string {
-			token, err := c.issuer.Issue(principal, tokenAudience, time.Hour)
-			c.clients.check(err)
+			token := must(c.issuer.Issue(principal, tokenAudience, time.Hour))(t)
 			return token
 		}
 		with := func(header string) context.Context {
@@ -253,8 +248,7 @@ func TestTokensNeverShown(t *testing.T) {
 			t.Error("it stays")
 		}
 		l = c.link(t, ctx, certs.Files{CA: c.clients.file})
-		token, err := c.issuer.Issue("alice", tokenAudience, time.Hour)
-		c.clients.check(err)
+		token := must(c.issuer.Issue("alice", tokenAudience, time.Hour))(t)
 		time.Sleep(4 * time.Second)
 		must(pb.NewCellClient(l).Authenticate(ctx, &pb.AuthenticateRequest{Token: token}))(t)
 		select {

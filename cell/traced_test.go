@@ -226,10 +226,7 @@ has one. The port has no authentication and changes nothing; keep it on a privat
 // fieldsOfHealth returns the JSON fields of Health, with their comments.
 func fieldsOfHealth(t *testing.T) [][2]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), "httpport.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must(parser.ParseFile(token.NewFileSet(), "httpport.go", nil, parser.ParseComments))(t)
 	var fields [][2]string
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)

@@ -202,22 +202,3 @@ func TestUpgradeIsFinishedTwiceAtOnce(t *testing.T) {
 		operators.Wait()
 	})
 }
-
-// Finishing an upgrade needs the right to change the ACL of the root.
-func TestStrangersFinishNoUpgrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		u := startUpgradedCell(t)
-		for _, id := range []string{"r1", "r2", "r3"} {
-			u.replace(id, raftfsm.MaxLevel+1)
-		}
-		k := dial(t, ctx, u.Cell, "stranger", client.Config{})
-		open(t, ctx, k, "/ls/local/acl/nobody", 0)
-		root := must(k.Open(ctx, "/ls/local", client.OpenOptions{ChangeACL: true}))(t)
-		must(root.SetACL(ctx, api.ACL{Change: "nobody"}))(t)
-		fails(t, errOf(k.FinishUpgrade(ctx)), api.PermissionDenied, "a stranger finishes the upgrade")
-		if level, _ := u.status(ctx); level != raftfsm.MaxLevel {
-			t.Errorf("level %d", level)
-		}
-	})
-}
