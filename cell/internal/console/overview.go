@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,8 +49,7 @@ func (c *Console) glance(ctx context.Context, v *visitor, _ *http.Request, p *pa
 			g.Healthy++
 		}
 	}
-	v.series.add(c.cfg.Clock(), g.Overview)
-	g.Plots = v.series.plots()
+	g.Plots = v.series.add(c.cfg.Clock(), g.Overview)
 	return nil
 }
 
@@ -59,109 +59,86 @@ const (
 	minBetween = 900 * time.Millisecond // between two points, with any number of open pages
 )
 
-// series are a visitor's figures of the last minutes, while a page is open. Its zero value is ready.
+// series are a visitor's figures of the last minutes, of one master, while a page is open. Its zero value is ready.
 type series struct {
-	mu     sync.Mutex // guards points
+	mu     sync.Mutex // guards the fields below
+	epoch  api.Epoch
 	points []point
 }
 
 type point struct {
 	at      session.Instant
-	epoch   uint64
 	counts  map[string]uint64
 	waiters int
 }
 
-// add records the figures of an overview, if its viewer may see those of the whole cell.
-func (s *series) add(now session.Instant, o api.Overview) {
+// add records the figures of an overview, if its viewer may see those of the whole cell, and returns the plots.
+func (s *series) add(now session.Instant, o api.Overview) []plot {
 	if !o.Whole {
-		return
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.points); n > 0 && now.Sub(s.points[n-1].at) < minBetween {
-		return
+	if s.epoch != o.Epoch { // each master counts anew
+		s.epoch, s.points = o.Epoch, nil
 	}
-	if len(s.points) == maxPoints {
-		s.points = append(s.points[:0], s.points[1:]...)
+	if n := len(s.points); n == 0 || now.Sub(s.points[n-1].at) >= minBetween {
+		if n == maxPoints {
+			s.points = slices.Delete(s.points, 0, 1)
+		}
+		s.points = append(s.points, point{at: now, counts: o.Counts, waiters: o.Backlog.Waiters})
 	}
-	s.points = append(s.points, point{at: now, epoch: uint64(o.Epoch), counts: o.Counts, waiters: o.Backlog.Waiters})
+	var list []plot
+	for _, rate := range []struct{ name, count string }{{"Calls", "calls"}, {"Changes", "commands"}, {"Locks granted after a wait", "grants"}, {"Leases extended", "leases"}} {
+		list = append(list, draw(rate.name, "/s", s.points, func(before, now point) float64 {
+			seconds := now.at.Sub(before.at).Seconds()
+			return float64(now.counts[rate.count]-min(now.counts[rate.count], before.counts[rate.count])) / seconds
+		}))
+	}
+	return append(list, draw("Requests waiting for locks", "", s.points, func(_, now point) float64 { return float64(now.waiters) }))
 }
 
 // plot is one figure over time, as SVG.
 type plot struct {
-	Name  string
-	Unit  string
-	Last  string
-	Most  string
-	Lines []string // points of polylines; a line ends with its master
-	Area  []string
-	Span  time.Duration // of the whole width
+	Name string
+	Unit string
+	Last string
+	Most string
+	Line string        // points of a polyline
+	Area string        // points of the polygon below it
+	Span time.Duration // of the whole width
 }
 
 // Size of a plot, in its own units.
 const (
 	plotWidth  = 300
 	plotHeight = 64
+	plotMargin = 4 // above and below
 )
 
-func (s *series) plots() []plot {
-	s.mu.Lock()
-	points := append([]point(nil), s.points...)
-	s.mu.Unlock()
-	if len(points) == 0 {
-		return nil
-	}
-	var list []plot
-	for _, rate := range []struct{ name, count string }{{"Calls", "calls"}, {"Changes", "commands"}, {"Locks granted after a wait", "grants"}, {"Leases extended", "leases"}} {
-		list = append(list, draw(rate.name, "/s", points, func(before, now point) float64 {
-			seconds := now.at.Sub(before.at).Seconds()
-			return float64(now.counts[rate.count]-min(now.counts[rate.count], before.counts[rate.count])) / seconds
-		}))
-	}
-	return append(list, draw("Requests waiting for locks", "", points, func(_, now point) float64 { return float64(now.waiters) }))
-}
-
-// draw draws one figure. A value between two points exists only if both are of one epoch.
+// draw draws one figure, from value, which is that between two points.
 func draw(name, unit string, points []point, value func(before, now point) float64) plot {
-	p := plot{Name: name, Unit: unit, Last: "–", Most: "–", Span: minSpan}
-	for p.Span < points[len(points)-1].at.Sub(points[0].at) {
+	p := plot{Name: name, Unit: unit, Last: "–", Span: minSpan}
+	end := points[len(points)-1].at
+	for p.Span < end.Sub(points[0].at) {
 		p.Span += minSpan
 	}
-	values, most := make([]float64, len(points)), 0.0
-	for i := range points {
-		values[i] = math.NaN()
-		if i > 0 && points[i].epoch == points[i-1].epoch {
-			values[i] = value(points[i-1], points[i])
-			most = max(most, values[i])
-			p.Last = figure(values[i], unit)
-		}
+	values, most := make([]float64, len(points)-1), 0.0
+	for i := range values {
+		values[i] = value(points[i], points[i+1])
+		most = max(most, values[i])
+		p.Last = figure(values[i], unit)
 	}
 	p.Most = figure(most, unit)
-	end := points[len(points)-1].at
+	left := func(at session.Instant) float64 { return plotWidth * (1 - float64(end.Sub(at))/float64(p.Span)) }
 	var line []string
-	finish := func() {
-		if len(line) > 1 {
-			text := strings.Join(line, " ")
-			first, _, _ := strings.Cut(line[0], ",")
-			last, _, _ := strings.Cut(line[len(line)-1], ",")
-			p.Lines = append(p.Lines, text)
-			p.Area = append(p.Area, fmt.Sprintf("%s,%d %s %s,%d", first, plotHeight-4, text, last, plotHeight-4))
-		}
-		line = nil
-	}
 	for i, v := range values {
-		if math.IsNaN(v) {
-			finish()
-			continue
-		}
-		x := plotWidth * (1 - float64(end.Sub(points[i].at))/float64(p.Span))
-		y := plotHeight - 4 - (plotHeight-8)*v/max(most, 1)
-		if x >= 0 {
-			line = append(line, fmt.Sprintf("%.1f,%.1f", x, y))
-		}
+		line = append(line, fmt.Sprintf("%.1f,%.1f", left(points[i+1].at), plotHeight-plotMargin-(plotHeight-2*plotMargin)*v/max(most, 1)))
 	}
-	finish()
+	if len(line) > 1 {
+		p.Line = strings.Join(line, " ")
+		p.Area = fmt.Sprintf("%.1f,%d %s %d,%d", left(points[1].at), plotHeight-plotMargin, p.Line, plotWidth, plotHeight-plotMargin)
+	}
 	return p
 }
 
@@ -180,15 +157,13 @@ type takeoversPage struct {
 	Takeovers []timeline
 }
 
-// timeline is a drawn take-over.
+// timeline is a take-over, from the beginning of its first phase.
 type timeline struct {
 	api.Takeover
 	Replaced bool          // there was an earlier master
 	Vacant   time.Duration // between the two
 	Served   time.Duration // from its election until it served
-	Whole    time.Duration // the whole drawing
 	Rows     []timelineRow
-	ServedX  int // where it begins to serve, in units of the drawing
 }
 
 type timelineRow struct {
@@ -196,14 +171,7 @@ type timelineRow struct {
 	Begin, Took time.Duration // Begin is since the timeline's
 	Unfinished  bool
 	Before      bool // before the master serves
-	X, Width    int
 }
-
-// Size of a phase's drawing, in its own units.
-const (
-	timelineWidth = 600
-	leastBar      = 3
-)
 
 func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
 	o, err := v.cell.Overview(ctx, 1)
@@ -218,12 +186,11 @@ func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request, p 
 	return nil
 }
 
-// timelineOf draws a take-over, from the beginning of its first phase to the end of its last.
 func timelineOf(t api.Takeover) timeline {
 	line := timeline{Takeover: t}
-	var begin, end time.Duration
+	var begin time.Duration
 	for _, p := range t.Phases {
-		begin, end = min(begin, p.Begin), max(end, p.End)
+		begin = min(begin, p.Begin)
 		switch p.Name {
 		case "election":
 			line.Replaced = true
@@ -232,12 +199,8 @@ func timelineOf(t api.Takeover) timeline {
 		}
 	}
 	line.Vacant = line.Served - begin
-	line.Whole = max(end-begin, 1)
-	at := func(d time.Duration) int { return int(float64(timelineWidth) * float64(d-begin) / float64(line.Whole)) }
-	line.ServedX = at(line.Served)
 	for _, p := range t.Phases {
-		row := timelineRow{Begin: p.Begin - begin, Took: p.End - p.Begin, Unfinished: p.Unfinished, Before: p.End <= line.Served, X: min(at(p.Begin), timelineWidth-leastBar)}
-		row.Width = min(max(at(p.End)-row.X, leastBar), timelineWidth-row.X)
+		row := timelineRow{Begin: p.Begin - begin, Took: p.End - p.Begin, Unfinished: p.Unfinished, Before: p.End <= line.Served}
 		row.Name, row.About = aboutPhase(p.Name)
 		line.Rows = append(line.Rows, row)
 	}

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -13,17 +12,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-const (
-	maxDrawn  = 60 // drawn sessions
-	maxColumn = 12 // of these, in one column
-)
-
-// Sizes of a drawing, in its own units.
-const (
-	boxWidth, boxHeight = 190, 40
-	boxGapX, boxGapY    = 110, 16
-)
-
 // edge says that a session waits for a lock which another holds.
 type edge struct {
 	From, To api.Holder
@@ -31,27 +19,12 @@ type edge struct {
 	Waiting  time.Duration
 }
 
-type box struct {
-	Who    api.Holder
-	X, Y   int
-	InRing bool // see waitGraph.isInRing
-}
-
-type arrow struct {
-	Line   string // an SVG path
-	InRing bool
-}
-
 type waitsPage struct {
-	Edges         []edge         // the longest waits first, at most maxRows
-	Rings         [][]api.Holder // one of each large group
-	Boxes         []box
-	Arrows        []arrow
-	Width, Height int
-	Undrawn       int // sessions
-	Unlisted      int // edges
-	More          int // further locks with waiters
-	Whole         bool
+	Edges    []edge         // the longest waits first, at most maxRows
+	Rings    [][]api.Holder // one of each large group
+	Unlisted int            // edges
+	More     int            // further locks with waiters
+	Whole    bool
 }
 
 func waits(ctx context.Context, v *visitor, _ *http.Request, p *page) error {
@@ -76,60 +49,7 @@ func graphOf(locks []client.LockInfo) *waitsPage {
 		}
 		p.Unlisted += len(holders) - len(listed)
 	}
-	p.draw(g)
 	return p
-}
-
-// draw places sessions in columns: at the left those that wait for no other, then their waiters, and so on.
-func (p *waitsPage) draw(g *waitGraph) {
-	sessions := make([]int, len(g.who))
-	for i := range sessions {
-		sessions[i] = len(g.locks) + i
-	}
-	slices.SortFunc(sessions, func(a, b int) int {
-		return cmp.Or(cmp.Compare(g.level[a], g.level[b]), cmp.Compare(g.holder(a).Session, g.holder(b).Session))
-	})
-	rows := map[int]int{}
-	at := map[int]box{} // by node
-	for _, s := range sessions {
-		x := g.level[s]
-		if len(p.Boxes) == maxDrawn || rows[x] == maxColumn {
-			p.Undrawn++
-			continue
-		}
-		b := box{Who: g.holder(s), X: 1 + x*(boxWidth+boxGapX), Y: 1 + rows[x]*(boxHeight+boxGapY), InRing: g.isInRing(s)}
-		p.Boxes, at[s] = append(p.Boxes, b), b
-		rows[x]++
-		p.Width, p.Height = max(p.Width, b.X+boxWidth+1), max(p.Height, b.Y+boxHeight+1)
-	}
-	p.drawArrows(g, at)
-}
-
-// drawArrows draws an arrow from each session to those for which it waits, one for each pair.
-func (p *waitsPage) drawArrows(g *waitGraph, at map[int]box) {
-	drawn := map[[2]int]bool{}
-	for _, w := range g.waits {
-		a, ok := at[w.session]
-		if !ok {
-			continue
-		}
-		for _, h := range g.out[w.lock] {
-			b, ok := at[h]
-			pair := [2]int{w.session, h}
-			if !ok || drawn[pair] || h == w.session {
-				continue
-			}
-			drawn[pair] = true
-			x1, y1, x2, y2 := a.X, a.Y+boxHeight/2, b.X+boxWidth, b.Y+boxHeight/2
-			middle1, middle2 := (x1+x2)/2, (x1+x2)/2
-			if a.X <= b.X { // in a ring: the arrow leads back
-				x1 = a.X + boxWidth
-				middle1, middle2 = x1+70, x2+70
-				p.Width = max(p.Width, x1+boxGapX)
-			}
-			p.Arrows = append(p.Arrows, arrow{Line: fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x1, y1, middle1, y1, middle2, y2, x2+6, y2), InRing: g.areOfOneRing(w.session, h)})
-		}
-	}
 }
 
 // waitGraph is the graph of waits: sessions wait for locks, and locks for the sessions that hold them. The
@@ -139,14 +59,13 @@ func (p *waitsPage) drawArrows(g *waitGraph, at map[int]box) {
 // Locks are nodes of their own, since clients choose the numbers of holders and waiters: so the work is in
 // proportion to their sum, and not to their product.
 type waitGraph struct {
-	locks []client.LockInfo       // node i is locks[i];
-	who   []api.Holder            // the nodes after them are sessions
-	node  map[api.SessionID]int   // of a session
-	out   [][]int                 // the nodes for which each waits
-	waits []wait                  // the longest first
-	group []int                   // by node: nodes that wait for each other have the same
-	level []int                   // by node: the maximum of locks through which it waits; the same within a group
-	large map[int][]api.SessionID // groups with at least two sessions
+	locks []client.LockInfo     // node i is locks[i];
+	who   []api.Holder          // the nodes after them are sessions
+	node  map[api.SessionID]int // of a session
+	out   [][]int               // the nodes for which each waits
+	waits []wait                // the longest first
+	group []int                 // by node: nodes that wait for each other have the same
+	large map[int]api.SessionID // the first session of each group with at least two
 }
 
 type wait struct {
@@ -155,7 +74,7 @@ type wait struct {
 }
 
 func newWaitGraph(locks []client.LockInfo) *waitGraph {
-	g := &waitGraph{locks: locks, node: map[api.SessionID]int{}, out: make([][]int, len(locks)), large: map[int][]api.SessionID{}}
+	g := &waitGraph{locks: locks, node: map[api.SessionID]int{}, out: make([][]int, len(locks)), large: map[int]api.SessionID{}}
 	for i, l := range locks {
 		if len(l.Holders) == 0 {
 			continue
@@ -190,11 +109,10 @@ func (g *waitGraph) isSession(node int) bool { return node >= len(g.locks) }
 
 func (g *waitGraph) holder(node int) api.Holder { return g.who[node-len(g.locks)] }
 
-// findGroups finds the groups and levels: the strongly connected components, by Tarjan's algorithm, which finds
-// a group after all those for which it waits. A path has each lock at most once, so the recursion is at most
-// twice as deep.
+// findGroups finds the groups: the strongly connected components, by Tarjan's algorithm. A path has each lock
+// at most once, so the recursion is at most twice as deep.
 func (g *waitGraph) findGroups() {
-	g.group, g.level = make([]int, len(g.out)), make([]int, len(g.out)) // groups begin with 1
+	g.group = make([]int, len(g.out)) // groups begin with 1
 	order, low := make([]int, len(g.out)), make([]int, len(g.out))
 	var open []int // nodes without a group yet
 	visited, groups := 0, 0
@@ -236,35 +154,15 @@ func (g *waitGraph) finish(group int, nodes []int) {
 			sessions = append(sessions, g.holder(node).Session)
 		}
 	}
-	level, step := 0, 0
-	if len(sessions) > 0 { // a session of the group may hold a lock of the group together with sessions outside
-		step = 1
-	}
-	for _, node := range nodes {
-		for _, next := range g.out[node] {
-			if g.group[next] != group {
-				level = max(level, g.level[next]+step)
-			}
-		}
-	}
-	for _, node := range nodes {
-		g.level[node] = level
-	}
 	if len(sessions) > 1 {
-		slices.Sort(sessions)
-		g.large[group] = sessions
+		g.large[group] = slices.Min(sessions)
 	}
 }
 
 // rings returns a ring of each large group: each session waits for the next, and the last for the first.
 func (g *waitGraph) rings() (rings [][]api.Holder) {
-	firsts := make([]api.SessionID, 0, len(g.large))
-	for sessions := range maps.Values(g.large) {
-		firsts = append(firsts, sessions[0])
-	}
-	slices.Sort(firsts)
-	for _, id := range firsts {
-		rings = append(rings, g.ring(g.node[id]))
+	for _, first := range slices.Sorted(maps.Values(g.large)) {
+		rings = append(rings, g.ring(g.node[first]))
 	}
 	return rings
 }
@@ -296,9 +194,3 @@ func (g *waitGraph) ring(first int) []api.Holder {
 	}
 	return nil // no other session waits for it in turn
 }
-
-// areOfOneRing reports whether two sessions wait for each other, perhaps through others.
-func (g *waitGraph) areOfOneRing(a, b int) bool { return g.group[a] == g.group[b] && g.isInRing(a) }
-
-// isInRing reports whether a session and another wait for each other, perhaps through others.
-func (g *waitGraph) isInRing(session int) bool { return g.large[g.group[session]] != nil }
