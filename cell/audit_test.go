@@ -129,8 +129,7 @@ func TestAuditOfStrangers(t *testing.T) {
 			t.Error("a stranger is let in")
 		}
 		alice, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
-		session, err := pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
-		noErr(t, err)
+		session := must(pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)}))(t)
 		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 		if _, err := pb.NewChubbyClient(bob).Open(ctx, &pb.OpenRequest{Caller: caller, Path: "/ls/local/x"}); err == nil {
 			t.Error("bob opens in the session of alice")
@@ -168,8 +167,7 @@ func TestOwnSessionsAreNoActs(t *testing.T) {
 		one, root := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root")
 		session := func(n byte) uint64 {
 			t.Helper()
-			made, err := one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: append(make([]byte, 15), n), As: "eve"})
-			noErr(t, err)
+			made := must(one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: append(make([]byte, 15), n), As: "eve"}))(t)
 			return made.GetId()
 		}
 		for n := range byte(3) {
@@ -205,8 +203,7 @@ func callerAs(t *testing.T, ctx context.Context, c *celltest.Cell, principal str
 	t.Cleanup(func() { _ = conn.Close() })
 	one := &caller{ChubbyClient: pb.NewChubbyClient(conn)}
 	nonce := append([]byte(principal), make([]byte, 16)...)[:16]
-	session, err := one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: nonce, As: principal})
-	noErr(t, err)
+	session := must(one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: nonce, As: principal}))(t)
 	one.who = &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
 	return one
 }

@@ -66,8 +66,7 @@ func inConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c 
 // put writes a file.
 func put(t *testing.T, ctx context.Context, c *client.Client, path string, contents []byte, acl api.ACL) {
 	t.Helper()
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents, ACL: acl})
-	noErr(t, err)
+	h := must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents, ACL: acl}))(t)
 	noErr(t, h.Close(ctx))
 }
 
@@ -199,8 +198,7 @@ func TestConsoleParts(t *testing.T) {
 		const n = 230
 		for i := range n {
 			acquire(t, ctx, open(t, ctx, one, fmt.Sprintf("/ls/local/lock%03d", i), 0))
-			other, err := one.Cell().NewSession(ctx, client.SessionConfig{As: fmt.Sprintf("principal%03d", i), NoCache: true})
-			noErr(t, err)
+			other := must(one.Cell().NewSession(ctx, client.SessionConfig{As: fmt.Sprintf("principal%03d", i), NoCache: true}))(t)
 			defer func() { _ = other.Close(ctx) }()
 		}
 		b := cs.open(t, "r2", nil)

@@ -146,8 +146,7 @@ func looksAt(t *testing.T, ctx context.Context, data, other string) {
 	t.Helper()
 	list, err := recovery.Look(ctx, []string{data})
 	stopIf(t, err != nil || !strings.Contains(list[0].Contradicted, "stops"), "%+v, %v", list, err)
-	state, err := list[0].State(ctx, nil)
-	noErr(t, err)
+	state := must(list[0].State(ctx, nil))(t)
 	if file, ok := state.Tree.Get("/file"); !ok || !bytes.EqualFold(file.Contents, []byte("contents")) {
 		t.Errorf("the directory has %+v", file)
 	}

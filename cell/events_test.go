@@ -17,8 +17,7 @@ import (
 // watchFile opens a file for events of its contents.
 func watchFile(t *testing.T, ctx context.Context, c *client.Client, path string) *client.Handle {
 	t.Helper()
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Create: client.File, Events: []api.EventKind{api.EventContentsModified}})
-	noErr(t, err)
+	h := must(c.Open(ctx, path, client.OpenOptions{Read: true, Create: client.File, Events: []api.EventKind{api.EventContentsModified}}))(t)
 	return h
 }
 
@@ -109,8 +108,7 @@ func TestEventsOnce(t *testing.T) {
 		var busy sync.WaitGroup
 		busy.Go(func() { flap(c, "watcher", stop) })
 		for i := range 300 {
-			stat, err := author.SetContents(ctx, []byte(fmt.Sprint(i)))
-			noErr(t, err)
+			stat := must(author.SetContents(ctx, []byte(fmt.Sprint(i))))(t)
 			e, err := h.Next(ctx)
 			if err != nil || e.Kind != api.EventContentsModified || e.Generation != stat.Content {
 				t.Fatalf("after write %d: %v of %d, %v", stat.Content, e.Kind, e.Generation, err)
@@ -320,8 +318,7 @@ func TestEventsAfterHandOvers(t *testing.T) {
 					}
 					name := fmt.Sprintf("f%d", i)
 					began := time.Now()
-					h, err := author.Open(ctx, "/ls/local/d/"+name, client.OpenOptions{Write: true, Create: client.NewFile})
-					noErr(t, err)
+					h := must(author.Open(ctx, "/ls/local/d/"+name, client.OpenOptions{Write: true, Create: client.NewFile}))(t)
 					_ = h.Close(ctx)
 					for waiting := true; waiting; {
 						select {

@@ -50,8 +50,7 @@ const keptFor = time.Minute
 // until it ends the connection.
 func said(t *testing.T, address, begin, more string) string {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	noErr(t, err)
+	conn := must(net.Dial("tcp", address))(t)
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(keptFor))
 	must(io.WriteString(conn, begin))(t)
@@ -230,8 +229,7 @@ func TestFloodOfTheHTTPPort(t *testing.T) {
 			conn := must(net.Dial("tcp", address))(t)
 			flood = append(flood, conn)
 		}
-		answer, err := ask.Get("http://" + address + "/healthz")
-		noErr(t, err)
+		answer := must(ask.Get("http://" + address + "/healthz"))(t)
 		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
 			t.Errorf("a health check meanwhile: %s, %v", answer.Status, err)
 		}

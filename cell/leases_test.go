@@ -216,8 +216,7 @@ func TestSignsOfLife(t *testing.T) {
 	t.Run("many sessions on a connection", func(t *testing.T) {
 		inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 			const sessions, minutes = 50, 5
-			shared, err := client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("many"), Clock: celltest.Clock})
-			noErr(t, err)
+			shared := must(client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("many"), Clock: celltest.Clock}))(t)
 			var all []*client.Client
 			for range sessions {
 				cl := must(shared.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock}))(t)

@@ -219,8 +219,7 @@ func TestRestoreAccess(t *testing.T) {
 			equal(t, lines, want, "%d restores of the access are in the audit logs")
 		}
 		open := func() error {
-			k, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock})
-			noErr(t, err)
+			k := must(client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock}))(t)
 			defer func() { _ = k.Close(t.Context()) }()
 			h, err := k.Open(t.Context(), "/ls/local/acl/everyone", client.OpenOptions{Write: true, Create: client.File})
 			if err == nil {

@@ -91,8 +91,7 @@ func TestRestore(t *testing.T) {
 		}
 		must(handles[0].SetContents(ctx, []byte("later")))(t)
 		open(t, ctx, holder, "/ls/local/later", 0)
-		_, err := holder.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
-		noErr(t, err)
+		must(holder.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true}))(t)
 		b2 := takeBackup(t, ctx, holder) // with an ephemeral node
 
 		is, err := client.Restore(ctx, operator(), sourceOf(b), nil)
@@ -149,8 +148,7 @@ func restoreAgain(t *testing.T, ctx context.Context, c *celltest.Cell, b *backup
 // contentsAt reads a file.
 func contentsAt(t *testing.T, ctx context.Context, c *client.Client, path string) string {
 	t.Helper()
-	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
-	noErr(t, err)
+	h := must(c.Open(ctx, path, client.OpenOptions{Read: true}))(t)
 	text, _, err := h.Contents(ctx)
 	noErr(t, err)
 	return string(text)

@@ -124,8 +124,7 @@ func TestScheduledBackups(t *testing.T) {
 			is(fmt.Sprint("two minutes ", i), 3)
 		}
 		for _, name := range taken() {
-			f, err := os.Open(filepath.Join(dir, name))
-			noErr(t, err)
+			f := must(os.Open(filepath.Join(dir, name)))(t)
 			b, err := backup.Read(f)
 			failIf(t, err != nil || b.Cell != "local" || b.Nodes < 2, "%s: %v, %+v", name, err, b)
 			_ = f.Close()
@@ -325,8 +324,7 @@ func TestBackupParts(t *testing.T) {
 		if again, err := read(id, 1); err != nil || !bytes.Equal(again.GetData(), first.GetData()) {
 			t.Error("the first part again:", err)
 		}
-		second, err := read(id, 2)
-		noErr(t, err)
+		second := must(read(id, 2))(t)
 		if again, err := read(id, 2); err != nil || !bytes.Equal(again.GetData(), second.GetData()) {
 			t.Error("the last part again:", err)
 		}

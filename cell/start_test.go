@@ -64,8 +64,7 @@ func TestDataOfAnotherVersion(t *testing.T) {
 				Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
 				ClientListener: network.Listen("c:1"), RaftListener: network.Listen("r:1"), Dial: network.Dialer("r:1"), Logger: slog.New(slog.DiscardHandler),
 			}
-			r, err := Start(t.Context(), cfg)
-			noErr(t, err)
+			r := must(Start(t.Context(), cfg))(t)
 			testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 			noErr(t, r.Stop(t.Context()))
 			s, err := disk.Open(cfg.Data, disk.LogStore(DefaultLogStore), disk.Options{Cell: "local", ID: "r1", Fatal: func(err error) { t.Error(err) }, Silence: func() {}, Logger: slog.New(slog.DiscardHandler)})

@@ -188,8 +188,7 @@ func TestTxnTellsNothingWithoutARight(t *testing.T) {
 func TestTxnAsksNobodyInVain(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		keeper, cl := dial(t, ctx, c, "keeper", client.Config{}), dial(t, ctx, c, "a", client.Config{})
-		h, err := keeper.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true})
-		noErr(t, err)
+		h := must(keeper.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true}))(t)
 		use := func() uint64 {
 			l := acquire(t, ctx, h)
 			defer func() { _ = l.Release(ctx) }()

@@ -189,8 +189,7 @@ func TestTxnIsCheckedAtTheDoor(t *testing.T) {
 func TestTxnAsksItsAuthorForALock(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "a", client.Config{})
-		h, err := cl.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true})
-		noErr(t, err)
+		h := must(cl.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true}))(t)
 		used := acquire(t, ctx, h)
 		fails(t, errOf(cl.Txn().Delete("/ls/local/kept").Commit(ctx)), api.LockHeld, "while it is used")
 		noErr(t, used.Release(ctx))
@@ -215,8 +214,7 @@ func answerIsRefused(t *testing.T, ctx context.Context, c *celltest.Cell, givenU
 	reader := dial(t, ctx, c, "reader", client.Config{})
 	holder := dial(t, ctx, c, "holder", client.Config{NoCache: true})
 	acquire(t, ctx, open(t, ctx, holder, "/ls/local/lock", 0))
-	process, err := client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("process"), Clock: celltest.Clock})
-	noErr(t, err)
+	process := must(client.Dial(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("process"), Clock: celltest.Clock}))(t)
 	defer func() { _ = process.Close() }()
 	session := func() *client.Client {
 		return must(process.NewSession(ctx, client.SessionConfig{Clock: celltest.Clock}))(t)

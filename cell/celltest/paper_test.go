@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/session"
 )
@@ -22,16 +23,10 @@ func TestLocalNamesTheCell(t *testing.T) {
 		alias := dial(t, c, "alias")
 		put(t, alias.open(t, "/ls/local/file", 0), "written by the alias")
 
-		named, err := client.New(t.Context(), client.Config{Cell: "berlin", Servers: c.Servers(), Dialer: c.DialFrom("named")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		named := testbed.Must(client.New(t.Context(), client.Config{Cell: "berlin", Servers: c.Servers(), Dialer: c.DialFrom("named")}))(t)
 		defer named.Close(t.Context())
 		for _, path := range []string{"/ls/berlin/file", "/ls/local/file"} {
-			h, err := named.Open(t.Context(), path, client.OpenOptions{Read: true, Write: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := testbed.Must(named.Open(t.Context(), path, client.OpenOptions{Read: true, Write: true}))(t)
 			contents(t, h, "written by the alias")
 			if _, err := h.TryAcquire(t.Context(), api.Exclusive); err != nil {
 				t.Errorf("lock %s: %v", path, err)
@@ -39,9 +34,7 @@ func TestLocalNamesTheCell(t *testing.T) {
 			if _, err := alias.open(t, "/ls/local/file", 0).TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockHeld) {
 				t.Errorf("while %s is locked, its other name says %v", path, err)
 			}
-			if err := h.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testbed.Report(t, h.Close(t.Context()))
 		}
 		if _, err := named.Open(t.Context(), "/ls/paris/file", client.OpenOptions{Read: true}); !errors.Is(err, api.WrongCell) {
 			t.Errorf("a path of another cell: %v", err)
@@ -57,14 +50,8 @@ func TestEphemeralFileStaysWhileOpen(t *testing.T) {
 		c := celltest.Start(t, 3)
 		one, two, other := dial(t, c, "one"), dial(t, c, "two"), dial(t, c, "other")
 		options := client.OpenOptions{Read: true, Create: client.File, Ephemeral: true}
-		first, err := one.Open(t.Context(), "/ls/local/presence", options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := two.Open(t.Context(), "/ls/local/presence", options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := testbed.Must(one.Open(t.Context(), "/ls/local/presence", options))(t)
+		second := testbed.Must(two.Open(t.Context(), "/ls/local/presence", options))(t)
 		there := func(when string, want error) {
 			t.Helper()
 			h, err := other.Open(t.Context(), "/ls/local/presence", client.OpenOptions{Read: true})
@@ -75,14 +62,10 @@ func TestEphemeralFileStaysWhileOpen(t *testing.T) {
 				t.Error("Close failed")
 			}
 		}
-		if err := first.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, first.Close(t.Context()))
 		time.Sleep(grace)
 		there("one of two has closed it", nil)
-		if err := second.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, second.Close(t.Context()))
 		time.Sleep(grace)
 		there("both have closed it", api.NotFound)
 	})
@@ -124,9 +107,7 @@ func TestOutageLongerThanALease(t *testing.T) {
 			t.Error("another has the lock")
 		default:
 		}
-		if err := lock.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testbed.Report(t, lock.Release(t.Context()))
 		if after := <-granted; after.Sequencer().Token() <= lock.Sequencer().Token() {
 			t.Errorf("token %d after %d", after.Sequencer().Token(), lock.Sequencer().Token())
 		}
