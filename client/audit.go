@@ -19,33 +19,31 @@ const maxConcurrentAudits = 4
 type auditor struct {
 	wake chan struct{} // capacity 1: an audit was requested
 
-	mu      sync.Mutex // guards what follows; take no mutex under it
-	next    *audit     // requested and not begun, or nil
-	stopped bool       // no further audit will begin
+	mu      sync.Mutex    // guards what follows; take no mutex under it
+	next    chan struct{} // closed when the next audit has ended: it is requested and not begun, or nil
+	stopped bool          // no further audit will begin
 }
-
-// audit is one audit. done is closed when its questions are answered, or when the session and its locks have
-// ended.
-type audit struct{ done chan struct{} }
 
 func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }
 
-func (a *auditor) requestAudit() *audit {
+// requestAudit returns what is closed when the questions of an audit are answered, or when the session and its
+// locks have ended.
+func (a *auditor) requestAudit() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stopped {
-		ended := &audit{done: make(chan struct{})}
-		close(ended.done)
+		ended := make(chan struct{})
+		close(ended)
 		return ended
 	}
 	if a.next == nil {
-		a.next = &audit{done: make(chan struct{})}
+		a.next = make(chan struct{})
 		a.wake <- struct{}{} // never blocks: runAudits takes from wake before it takes next
 	}
 	return a.next
 }
 
-func (a *auditor) takeNext() *audit {
+func (a *auditor) takeNext() chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one := a.next
@@ -58,7 +56,7 @@ func (a *auditor) endAudits() {
 	defer a.mu.Unlock()
 	a.stopped = true
 	if a.next != nil {
-		close(a.next.done)
+		close(a.next)
 	}
 }
 
@@ -73,7 +71,7 @@ func (c *Client) runAudits(ctx context.Context) {
 		}
 		one := c.auditor.takeNext()
 		c.auditAll(ctx)
-		close(one.done)
+		close(one)
 	}
 }
 

@@ -192,9 +192,9 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 			reads.Go(func() { _, _ = h.Stat(t.Context()) })
 		}
 		synctest.Wait()
-		one := c.auditor.requestAudit()
+		audited := c.auditor.requestAudit()
 		select {
-		case <-one.done:
+		case <-audited:
 		case <-time.After(c.Lease() / 2):
 			t.Error("an audit waits for reads")
 		}

@@ -23,7 +23,7 @@ type Client struct {
 	auditor  *auditor
 	keeper   *keeper
 
-	running      sync.WaitGroup // see "Goroutines" in internals.go
+	running      sync.WaitGroup // see "Goroutines" in doc.go
 	stopNotifier chan struct{}  // closed by Close: ends the notifier
 	closeOnce    sync.Once
 	closeError   error // of the first Close; set before closeOnce is done

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -150,5 +153,174 @@ func eventOf(e *chubbypb.Event) api.Event {
 	return api.Event{
 		Kind: api.EventKind(e.GetKind()), Child: e.GetChild(), Generation: api.Generation(e.GetGeneration()),
 		Reason: api.EndReason(e.GetReason()), Explanation: e.GetExplanation(),
+	}
+}
+
+// inbox knows the arrived events of one epoch, and which of them may be acknowledged. It belongs to the
+// goroutine of the keeper.
+//
+// An acknowledgement says that the owner has stopped: the master waits for it before it gives a lock taken
+// away to another (decision 10). So the client acknowledges the loss of a lock not when the event arrives,
+// but when the owner has released it: by Release, or by Close of the handle or of the client. An
+// acknowledgement covers everything up to a sequence number, so later events wait with it. The end of the
+// session takes away every lock, and waits in the same way. Missing events may be of any kind: nothing after
+// them is acknowledged before every lock was audited.
+//
+// The client reports the receipt of an event separately, and at once: so a change of a node cached here never
+// waits for the owner of a lock.
+type inbox struct {
+	seen  uint64 // sequence of the newest event
+	holds []hold // by sequence
+
+	returns []<-chan struct{} // each closed when a recalled lock is back
+}
+
+// hold is a reason to acknowledge neither an event nor later ones.
+type hold struct {
+	sequence uint64
+	done     <-chan struct{} // closed when the reason has ended
+	// next returns the locks that are the next reason, until they are released; it may be nil.
+	next func() []*Lock
+}
+
+// noteSequence records an event. fresh: it is new; gap: earlier events are missing.
+func (x *inbox) noteSequence(e *chubbypb.Event) (fresh, gap bool) {
+	sequence := e.GetSequence()
+	if sequence <= x.seen {
+		return false, false
+	}
+	gap = sequence != x.seen+1
+	x.seen = sequence
+	return true, gap
+}
+
+func (x *inbox) holdForLocks(locks ...*Lock) {
+	for _, l := range locks {
+		x.holds = append(x.holds, hold{sequence: x.seen, done: l.released})
+	}
+}
+
+// holdForAudit holds everything after a sequence until an audit is done, and next's locks are released.
+func (x *inbox) holdForAudit(after uint64, audited <-chan struct{}, next func() []*Lock) {
+	x.holds = append(x.holds, hold{sequence: after + 1, done: audited, next: next})
+}
+
+// awaitReturns waits for the recalled locks: the acknowledgement tells a TryAcquire at the
+// master that a lock still held is in use.
+func (x *inbox) awaitReturns(ended context.Context) {
+	if len(x.returns) == 0 { // usually
+		return
+	}
+	timer := time.NewTimer(maxReturn)
+	defer timer.Stop()
+	for late := false; len(x.returns) > 0 && !late; x.returns = x.returns[1:] {
+		select {
+		case <-x.returns[0]:
+		case <-ended.Done():
+		case <-timer.C:
+			late = true
+		}
+	}
+	x.returns = nil
+}
+
+func (x *inbox) dropEndedHolds() {
+	for len(x.holds) > 0 {
+		first := x.holds[0]
+		select {
+		case <-first.done:
+		default:
+			return
+		}
+		x.holds = x.holds[1:]
+		if first.next == nil {
+			continue
+		}
+		var more []hold
+		for _, l := range first.next() {
+			more = append(more, hold{sequence: first.sequence, done: l.released})
+		}
+		x.holds = append(more, x.holds...)
+	}
+}
+
+func (x *inbox) acknowledged() uint64 {
+	x.dropEndedHolds()
+	if len(x.holds) > 0 {
+		return x.holds[0].sequence - 1
+	}
+	return x.seen
+}
+
+// firstHold returns a channel that is closed when the reason of the first hold has ended; nil without a hold.
+func (x *inbox) firstHold() <-chan struct{} {
+	x.dropEndedHolds()
+	if len(x.holds) > 0 {
+		return x.holds[0].done
+	}
+	return nil
+}
+
+// maxNotices limits the waiting notices of each kind: OnState has then been running for many minutes.
+const maxNotices = 64
+
+// notifier calls the logger and OnState, in order, without a mutex. It is a queue, not a channel, so that
+// nothing waits for a slow logger or OnState.
+type notifier struct {
+	wake chan struct{} // capacity 1: the queue has work
+
+	mu    sync.Mutex // guards queue; take no mutex under it
+	queue []notice
+}
+
+type notice struct {
+	tell     func()
+	isChange bool // it reports a session's state; else it writes a log line
+}
+
+func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
+
+// enqueueLog queues a log line. If too many wait, the oldest is dropped.
+func (n *notifier) enqueueLog(f func()) { n.enqueue(notice{tell: f}) }
+
+// enqueueChange queues a report of the session's state. If too many wait, it replaces the newest: so the last
+// report is the session's state.
+func (n *notifier) enqueueChange(f func()) { n.enqueue(notice{tell: f, isChange: true}) }
+
+func (n *notifier) enqueue(one notice) {
+	n.mu.Lock()
+	var same []int // the indices of those of its kind
+	for i, waiting := range n.queue {
+		if waiting.isChange == one.isChange {
+			same = append(same, i)
+		}
+	}
+	if len(same) >= maxNotices {
+		drop := same[0]
+		if one.isChange {
+			drop = same[len(same)-1]
+		}
+		n.queue = slices.Delete(n.queue, drop, drop+1)
+	}
+	n.queue = append(n.queue, one)
+	n.mu.Unlock()
+	wakeUp(n.wake)
+}
+
+func (n *notifier) deliverAll(stop <-chan struct{}) {
+	for stopped := false; !stopped; {
+		select {
+		case <-n.wake:
+		case <-stop:
+			//mutant: return
+			stopped = true
+		}
+		n.mu.Lock()
+		queue := n.queue
+		n.queue = nil
+		n.mu.Unlock()
+		for _, one := range queue {
+			one.tell()
+		}
 	}
 }

@@ -277,9 +277,9 @@ func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 		h.pushEvent(api.Event{Kind: api.EventLost, Explanation: explanation})
 	}
 	k.client.handles.recallAll()
-	one := k.client.auditor.requestAudit()
+	audited := k.client.auditor.requestAudit()
 	if len(k.client.handles.unreleasedLocks()) > 0 {
-		k.inbox.holdForAudit(after, one, k.client.handles.endedUnreleasedLocks)
+		k.inbox.holdForAudit(after, audited, k.client.handles.endedUnreleasedLocks)
 	}
 }
 

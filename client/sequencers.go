@@ -63,3 +63,29 @@ func bindAtCell(ctx context.Context, h *Handle, s sequencer.Sequencer) (before, 
 	}
 	return before, after, err
 }
+
+// CheckSequencer asks the cell whether a sequencer, given as text, is still its lock's. BadSequencer says
+// that it is not, and why (Chubby §2.6).
+func (c *Cell) CheckSequencer(ctx context.Context, text string) error {
+	return c.ask(ctx, "check sequencer", "", func(ctx context.Context, t *target) error {
+		return checkSequencerAt(ctx, c, t, text)
+	})
+}
+
+func checkSequencerAt(ctx context.Context, c *Cell, t *target, text string) error {
+	reply, err := t.data.chubby.CheckSequencer(ctx, &chubbypb.CheckSequencerRequest{Cell: c.cfg.Cell, Sequencer: text})
+	if err == nil && !reply.GetValid() {
+		err = &api.Error{Code: api.BadSequencer, Message: reply.GetExplanation()}
+	}
+	return err
+}
+
+// Checker returns a checker for a sequencer.Guard that asks the cell for each request.
+// Client.CachingChecker's asks less often.
+func (c *Cell) Checker() sequencer.Checker { return uncachedChecker{c} }
+
+type uncachedChecker struct{ cell *Cell }
+
+func (k uncachedChecker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
+	return k.cell.CheckSequencer(ctx, s.String())
+}
