@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,8 +20,7 @@ import (
 // application is told of the fail-over afterwards: between its look and the next
 // event nothing is missed.
 func TestFailOverPresentsHandles(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		var list []*Handle
 		for range 20 {
 			list = append(list, watching(t, c))
@@ -51,9 +52,7 @@ func TestFailOverPresentsHandles(t *testing.T) {
 				return reply, err
 			}
 		})
-		f.mu.Lock()
-		f.gone[string(gone.currentToken())] = true
-		f.mu.Unlock()
+		f.locked(func() { f.gone[string(gone.currentToken())] = true })
 		f.elect("b:1")
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
@@ -72,31 +71,22 @@ func TestFailOverPresentsHandles(t *testing.T) {
 		if got := gone.waiting(); !slices.Equal(got, []api.EventKind{api.EventHandleInvalid}) {
 			t.Errorf("of a node that is gone: %v", got)
 		}
-		if _, err := gone.Stat(t.Context()); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("Stat of it: %v", err)
-		}
+		wants(t, "Stat of it", second(gone.Stat(t.Context())), api.HandleClosed)
 		if len(deaf.waiting()) != 0 {
 			t.Errorf("a handle without events: %v", deaf.waiting())
 		}
-		closeClient(t, c)
 	})
 }
 
 // A handle that one master opened, and whose opening is answered when the next
 // is already known, is presented too.
 func TestOpenDuringFailOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		f.script(func(s seen) verb {
-			if s.method != "Open" {
-				return nil
-			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				reply, err := next()
-				f.elect("a:1") // in a new epoch, so that the connection stays
-				time.Sleep(2 * time.Second)
-				return reply, err
-			}
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		f.on("Open", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			f.elect("a:1") // in a new epoch, so that the connection stays
+			time.Sleep(2 * time.Second)
+			return reply, err
 		})
 		h := watching(t, c)
 		f.script(nil)
@@ -106,7 +96,6 @@ func TestOpenDuringFailOver(t *testing.T) {
 		if got := h.waiting(); !slices.Equal(got, []api.EventKind{api.EventMasterFailedOver, api.EventContentsModified}) {
 			t.Errorf("%v", got)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -114,19 +103,11 @@ func TestOpenDuringFailOver(t *testing.T) {
 // with the fail-over may come an event that is not the first since: it is told
 // only after the application was asked to look again.
 func TestFailOverIsToldFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := watching(t, c)
-		f.script(func(s seen) verb {
-			if s.method != "GetStat" {
-				return nil
-			}
-			return after(time.Second)
-		})
+		f.on("GetStat", after(time.Second))
 		f.elect("b:1")
-		if _, err := h.SetContents(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(h.SetContents(t.Context(), nil)))
 		f.tell(f.only(), uint64(h.id), modified(7))
 		time.Sleep(500 * time.Millisecond)
 		if got := h.waiting(); len(got) != 0 || f.state().told != 2 {
@@ -138,14 +119,12 @@ func TestFailOverIsToldFirst(t *testing.T) {
 		if got := h.waiting(); !slices.Equal(got, []api.EventKind{api.EventMasterFailedOver, api.EventContentsModified}) {
 			t.Errorf("%v", got)
 		}
-		closeClient(t, c)
 	})
 }
 
 // What is late from the master before the present one is not told.
 func TestEventsOfAnEarlierEpoch(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, _ *fake, c *Client) {
 		h := watching(t, c)
 		k := newKeeper(t.Context(), c)
 		defer k.stop()
@@ -159,26 +138,19 @@ func TestEventsOfAnEarlierEpoch(t *testing.T) {
 		if len(h.waiting()) != 1 || k.inbox.acknowledged() != 1 {
 			t.Errorf("%v, acknowledged %d", h.waiting(), k.inbox.acknowledged())
 		}
-		closeClient(t, c)
 	})
 }
 
 // Another epoch is a fail-over, also if no event says so.
 func TestFailOverWithoutEvent(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := watching(t, c)
-		f.script(func(s seen) verb {
-			if s.method != "KeepAlive" {
-				return nil
+		f.on("KeepAlive", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			if r, ok := reply.(*chubbypb.KeepAliveReply); ok && err == nil {
+				r.Events = nil
 			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				reply, err := next()
-				if r, ok := reply.(*chubbypb.KeepAliveReply); ok && err == nil {
-					r.Events = nil
-				}
-				return reply, err
-			}
+			return reply, err
 		})
 		f.elect("b:1")
 		time.Sleep(3 * time.Second)
@@ -186,25 +158,16 @@ func TestFailOverWithoutEvent(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 		f.script(nil)
-		closeClient(t, c)
 	})
 }
 
 // That another wants the lock cannot be seen by looking again, so it is told also if
 // it is heard before the new master was shown the handle: after the fail-over.
 func TestConflictIsToldAfterTheFailOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := watching(t, c)
-		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
-			t.Fatal(err)
-		}
-		f.script(func(s seen) verb {
-			if s.method != "GetStat" {
-				return nil
-			}
-			return after(time.Second)
-		})
+		must(t, second(h.Acquire(t.Context(), api.Exclusive)))
+		f.on("GetStat", after(time.Second))
 		f.elect("b:1")
 		time.Sleep(500 * time.Millisecond) // the lock has been asked about, through the handle
 		f.tell(f.only(), uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CONFLICTING_LOCK})
@@ -217,6 +180,76 @@ func TestConflictIsToldAfterTheFailOver(t *testing.T) {
 		if got := h.waiting(); !slices.Equal(got, []api.EventKind{api.EventMasterFailedOver, api.EventConflictingLock}) {
 			t.Errorf("%v", got)
 		}
-		closeClient(t, c)
 	})
+}
+
+// Of large requests only some are under way at a time, also of several sessions. Small
+// ones, KeepAlives among them, do not wait for them. The time of those that wait has not
+// begun: who gives up has sent nothing, and the master is not asked again for its silence.
+func TestLargeRequestsArePaced(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cell, clients, handles, _ := f.crowd(2)
+		const slow = defaultCallTimeout - time.Second
+		large, most := 0, 0
+		var mu sync.Mutex // guards large and most
+		f.script(func(s seen) verb {
+			if s.method != "SetContents" && s.method != "Open" || len(contentsOf(s)) < api.MaxContents {
+				return nil
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				mu.Lock()
+				large++
+				most = max(most, large)
+				mu.Unlock()
+				time.Sleep(slow)
+				mu.Lock()
+				large--
+				mu.Unlock()
+				return next()
+			}
+		})
+		contents := make([]byte, api.MaxContents)
+		var work sync.WaitGroup
+		for i := range maxLargeChanges {
+			for j, c := range clients {
+				work.Go(func() {
+					var err error
+					if i == 0 {
+						_, err = c.Open(t.Context(), fmt.Sprintf("/ls/foo/y%d", j), OpenOptions{Write: true, Create: File, Contents: contents})
+					} else {
+						_, err = handles[j].SetContents(t.Context(), contents)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		if _, err := handles[0].SetContents(t.Context(), []byte("small")); err != nil || time.Since(began) > time.Second {
+			t.Errorf("a small request meanwhile: %v, after %v", err, time.Since(began))
+		}
+		within := bounded(t, time.Second)
+		if _, err := handles[0].SetContents(within, contents); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, api.Uncertain) || !strings.Contains(err.Error(), "nothing was sent") {
+			t.Errorf("one that gave up: %v", err)
+		}
+		work.Wait()
+		if sent := len(f.heard("SetContents")) + len(f.heard("Open")); most != maxLargeChanges || sent != 2*maxLargeChanges+1+len(clients) {
+			t.Errorf("%d requests were sent, and %d large ones were under way at a time", sent, most)
+		}
+		synctest.Wait()
+		for _, c := range clients {
+			closeClient(t, c)
+		}
+		noError(t, cell.Close())
+	})
+}
+
+func contentsOf(s seen) []byte {
+	one, _ := s.request.(interface{ GetContents() []byte })
+	if one == nil {
+		return nil
+	}
+	return one.GetContents()
 }

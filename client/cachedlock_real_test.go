@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,31 +41,20 @@ func withCachers(t *testing.T, test func(t *testing.T, c *cachers)) {
 
 func (c *cachers) open(host string) (*client.Client, *client.Handle) {
 	c.t.Helper()
-	session, err := client.New(c.t.Context(), client.Config{Servers: c.cell.Servers(), Dialer: c.cell.DialFrom(host), Clock: c.cell.ClockOf(host)})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	session := ok(client.New(c.t.Context(), client.Config{Servers: c.cell.Servers(), Dialer: c.cell.DialFrom(host), Clock: c.cell.ClockOf(host)}))(c.t)
 	return session, c.handle(session)
 }
 
 func (c *cachers) handle(session *client.Client) *client.Handle {
 	c.t.Helper()
-	h, err := session.Open(c.t.Context(), "/ls/local/lock", client.OpenOptions{Write: true, Create: client.File, LockDelay: cachedDelay, CacheLock: true})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return h
+	return ok(session.Open(c.t.Context(), "/ls/local/lock", client.OpenOptions{Write: true, Create: client.File, LockDelay: cachedDelay, CacheLock: true}))(c.t)
 }
 
 func (c *cachers) acquire(h *client.Handle, options ...client.LockOption) *client.Lock {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Minute)
 	defer cancel()
-	l, err := h.Acquire(ctx, api.Exclusive, options...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return l
+	return ok(h.Acquire(ctx, api.Exclusive, options...))(c.t)
 }
 
 func (c *cachers) release(l *client.Lock) {
@@ -172,9 +162,7 @@ func TestIdleLockIsGivenBack(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		c.release(c.acquire(c.h1))
-		if err := c.h1.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.h1.Close(t.Context()))
 		if !c.isFree(c.h2) {
 			t.Error("a closed handle keeps it")
 		}
@@ -209,15 +197,9 @@ func TestCachedLockIsOfOneKind(t *testing.T) {
 // What an Acquire and a Release cost: of a lock that is kept, and of one that is not.
 func BenchmarkLock(b *testing.B) {
 	cell := celltest.Start(b, 1)
-	c, err := client.New(b.Context(), client.Config{Servers: cell.Servers(), Dialer: cell.Dial})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := ok(client.New(b.Context(), client.Config{Servers: cell.Servers(), Dialer: cell.Dial}))(b)
 	for name, kept := range map[string]bool{"kept": true, "released": false} {
-		h, err := c.Open(b.Context(), "/ls/local/"+name, client.OpenOptions{Write: true, Create: client.File, CacheLock: kept})
-		if err != nil {
-			b.Fatal(err)
-		}
+		h := ok(c.Open(b.Context(), "/ls/local/"+name, client.OpenOptions{Write: true, Create: client.File, CacheLock: kept}))(b)
 		b.Run("lock="+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -234,4 +216,110 @@ func BenchmarkLock(b *testing.B) {
 	if err := c.Close(context.Background()); err != nil {
 		b.Error(err)
 	}
+}
+
+// A grant that is looked at only after a fail-over is of a lock whose holder the new master does not know: it
+// cannot recall the lock. It is not kept.
+func TestGrantFromBeforeAFailOverIsNotKept(t *testing.T) {
+	withCachers(t, func(t *testing.T, c *cachers) {
+		before := c.acquire(c.h2)
+		failedOver, queued := make(chan struct{}), make(chan struct{}, 10)
+		got := make(chan *client.Lock)
+		go func() {
+			got <- c.acquire(c.h1, client.OnQueued(func(client.Queued) { queued <- struct{}{}; <-failedOver }))
+		}()
+		<-queued
+		epoch := c.one.Epoch()
+		c.release(before)
+		pass(time.Second) // the grant is on its way
+		c.cell.FailOver()
+		for c.one.Epoch() == epoch {
+			pass(10 * time.Millisecond)
+		}
+		pass(time.Second)
+		calls := c.one.Stats().Attempts
+		close(failedOver)
+		l := <-got
+		if c.one.Stats().Attempts != calls {
+			t.Fatal("the grant is of the new master")
+		}
+		waits := make(chan *client.Lock)
+		go func() { waits <- c.acquire(c.h2) }()
+		began := time.Now()
+		for {
+			c.release(l)
+			select {
+			case next := <-waits:
+				c.release(next)
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			if time.Since(began) > time.Minute {
+				t.Errorf("another has waited for %v, and the lock was used all the time", time.Since(began))
+				noError(t, c.h1.Close(t.Context()))
+				c.release(<-waits)
+				return
+			}
+			within, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			next, err := c.h1.Acquire(within, api.Exclusive)
+			cancel()
+			if err == nil {
+				l = next
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Uncertain is for calls that may have changed something: what only reads, opens what is there or waits for a lock says that
+// its time was over. So Uncertain of Do is of the release alone, and its function was called. What was opened is closed.
+func TestWhatChangesNothingIsNotUncertain(t *testing.T) {
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
+		one, two := dial("h1", func(cfg *client.Config) { cfg.NoCache = true }), dial("h2")
+		must(t, second(two.Put(ctx, "/ls/local/f", nil)))
+		brief := func(call func(ctx context.Context) error) error {
+			ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			defer cancel()
+			return call(ctx)
+		}
+		called := false
+		work := func(context.Context, *client.Lock) error { called = true; return nil }
+		second := func(_ any, err error) error { return err }
+		for name, call := range map[string]func(ctx context.Context) error{
+			"Open": func(ctx context.Context) error {
+				return second(one.Open(ctx, "/ls/local/f", client.OpenOptions{Read: true}))
+			},
+			"Get":         func(ctx context.Context) error { _, _, err := one.Get(ctx, "/ls/local/f"); return err },
+			"List":        func(ctx context.Context) error { return second(one.List(ctx, "/ls/local")) },
+			"Delete":      func(ctx context.Context) error { return one.Delete(ctx, "/ls/local/f") },
+			"Acquire":     func(ctx context.Context) error { return second(one.Acquire(ctx, lockPath)) },
+			"Acquire Try": func(ctx context.Context) error { return second(one.Acquire(ctx, lockPath, client.Try())) },
+			"Do":          func(ctx context.Context) error { return one.Do(ctx, lockPath, work) },
+		} {
+			cell.Cut("h1")
+			if err := brief(call); errors.Is(err, api.Uncertain) || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "nothing was sent") {
+				t.Errorf("%s: %v", name, err)
+			}
+			cell.Heal("h1")
+			noError(t, second(one.Put(ctx, "/ls/local/g", nil))) // once all is settled
+		}
+		cell.Cut("h1")
+		err := brief(func(ctx context.Context) error {
+			return second(one.Open(ctx, "/ls/local/new", client.OpenOptions{Read: true, Create: client.File}))
+		})
+		cell.Heal("h1")
+		if !errors.Is(err, api.Uncertain) {
+			t.Errorf("an Open that creates: %v", err)
+		}
+		if called {
+			t.Error("Do called its function without the lock")
+		}
+		if _, _, err := one.Get(ctx, "/ls/local/f"); err != nil {
+			t.Error(err)
+		}
+		if n := handlesOf(ctx, t, one); n != 0 || one.Stats().Handles != 0 {
+			t.Errorf("%d handles are open at the cell, %d here", n, one.Stats().Handles)
+		}
+	})
 }

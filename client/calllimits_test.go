@@ -43,20 +43,18 @@ func work() map[string]func(context.Context, *Handle) error {
 // kept alive.
 func TestKeepAlivesWaitForNoCall(t *testing.T) {
 	for method, ask := range work() {
-		t.Run(method, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				rooms := newCallLimits()
-				rooms[classCleanup] = make(chan struct{}, 1+maxCleanupCalls*manyStreams/2000)
-				manyCalls(t, f, method, 3*time.Second, ask, rooms, func(c *Client) {
-					left := c.Lease()
-					for range 1000 {
-						time.Sleep(100 * time.Millisecond)
-						left = min(left, c.Left())
-					}
-					if left <= 0 {
-						t.Errorf("the session was in jeopardy: %v was left of its lease", left)
-					}
-				})
+		runInBubble(t, method, func(t *testing.T, f *fake) {
+			rooms := newCallLimits()
+			rooms[classCleanup] = make(chan struct{}, 1+maxCleanupCalls*manyStreams/2000)
+			manyCalls(t, f, method, 3*time.Second, ask, rooms, func(c *Client) {
+				left := c.Lease()
+				for range 1000 {
+					time.Sleep(100 * time.Millisecond)
+					left = min(left, c.Left())
+				}
+				if left <= 0 {
+					t.Errorf("the session was in jeopardy: %v was left of its lease", left)
+				}
 			})
 		})
 	}
@@ -66,17 +64,15 @@ func TestKeepAlivesWaitForNoCall(t *testing.T) {
 // that does not answer.
 func TestCallsWaitBeforeTheirTimeBegins(t *testing.T) {
 	for method, ask := range work() {
-		t.Run(method, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				before := 0
-				manyCalls(t, f, method, lateAfter*3/4, ask, smallRooms(manyStreams/2), func(c *Client) {
-					before = len(f.heard("Locate"))
-					time.Sleep(time.Minute)
-				})
-				if after := len(f.heard("Locate")); after > before {
-					t.Errorf("the master was looked for %d times", after-before)
-				}
+		runInBubble(t, method, func(t *testing.T, f *fake) {
+			before := 0
+			manyCalls(t, f, method, lateAfter*3/4, ask, smallRooms(manyStreams/2), func(c *Client) {
+				before = len(f.heard("Locate"))
+				time.Sleep(time.Minute)
 			})
+			if after := len(f.heard("Locate")); after > before {
+				t.Errorf("the master was looked for %d times", after-before)
+			}
 		})
 	}
 }
@@ -91,12 +87,7 @@ func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask fun
 	c := f.client(cfg)
 	c.cell.dispatcher.limits = rooms
 	h := lockable(t, c, 0)
-	f.script(func(s seen) verb {
-		if s.method == method {
-			return after(slow)
-		}
-		return nil
-	})
+	f.on(method, after(slow))
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 3 * manyStreams {
 		go func() {
@@ -155,17 +146,12 @@ func TestJeopardyTakesNoRoom(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		close(answer)
-		within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		if _, err := handles[1].SetContents(within, nil); err != nil {
-			t.Errorf("a write of another session: %v", err)
-		}
+		within := bounded(t, 5*time.Second)
+		wants(t, "a write of another session", second(handles[1].SetContents(within, nil)), nil)
 		closeClient(t, clients[0])
 		work.Wait()
 		closeClient(t, clients[1])
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, cell.Close())
 	})
 }
 
@@ -178,15 +164,8 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 		c := f.client(cfg)
 		c.cell.dispatcher.limits = smallRooms(2)
 		h := lockable(t, c, 0)
-		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
-			t.Fatal(err)
-		}
-		f.script(func(s seen) verb {
-			if s.method == "GetStat" {
-				return after(3 * time.Second)
-			}
-			return nil
-		})
+		must(t, second(h.Acquire(t.Context(), api.Exclusive)))
+		f.on("GetStat", after(3*time.Second))
 		var reads sync.WaitGroup
 		for range 20 {
 			reads.Go(func() { _, _ = h.Stat(t.Context()) })
@@ -205,3 +184,102 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 
 // limitStreams has an address take so many calls over a connection.
 func (f *fake) limitStreams(address string, most int) { f.serve(address, most) }
+
+// Questions that wait at the same time are one call, which began after each of
+// them; the one that was under way answers only who was there before it.
+func TestCheckerCoalesces(t *testing.T) {
+	for _, maxAge := range []time.Duration{0, time.Second} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			c, k := f.checking(t, f.config(), maxAge)
+			time.Sleep(2 * time.Second)
+			f.on("CheckSequencer", func(_ context.Context, next func() (any, error)) (any, error) { // decided, and then long on its way
+				reply, err := next()
+				time.Sleep(100 * time.Millisecond)
+				return reply, err
+			})
+			var group sync.WaitGroup
+			ask := func(callers int, check func(*CachingChecker, uint64)) {
+				for range callers {
+					group.Go(func() { check(k, 101) })
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			ask(1, f.good)
+			if maxAge > 0 {
+				ask(10, f.good) // an answer that is kept would do for these, so one that will be does
+				group.Wait()
+				f.asked(1)
+			} else {
+				f.give(102)
+				ask(10, f.bad)
+				group.Wait()
+				f.asked(2)
+			}
+			k.Close()
+			closeClient(t, c)
+		})
+	}
+}
+
+// A bad answer to a question that was sent before does not count for those who
+// came after it.
+func TestCheckerLateAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, k := f.checking(t, f.config(), time.Second)
+		time.Sleep(2 * time.Second)
+		f.onFirst("CheckSequencer", func(context.Context, func() (any, error)) (any, error) {
+			time.Sleep(100 * time.Millisecond)
+			return &chubbypb.CheckSequencerReply{Explanation: "not granted yet"}, nil
+		})
+		var group sync.WaitGroup
+		group.Go(func() { f.bad(k, 101) })
+		time.Sleep(50 * time.Millisecond)
+		group.Go(func() { f.good(k, 101) })
+		group.Wait()
+		f.asked(2)
+		k.Close()
+		closeClient(t, c)
+	})
+}
+
+// An answer that an event overtook is an answer, and is not kept.
+func TestCheckerOvertakenAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, k := f.checking(t, f.config(), time.Second)
+		time.Sleep(2 * time.Second)
+		f.onFirst("CheckSequencer", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			f.give(102)
+			f.tell(f.only(), uint64(c.handles.all()[0].id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_ACQUIRED, Generation: 102})
+			time.Sleep(100 * time.Millisecond)
+			return reply, err
+		})
+		f.good(k, 101)
+		f.bad(k, 101)
+		f.asked(2)
+		k.Close()
+		closeClient(t, c)
+	})
+}
+
+// However many changes of a session are under way, as when they wait for the cache of a
+// client that is cut off, what it holds can be given back.
+func TestGivingBackBesideManyChanges(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		h := lockable(t, c, 0)
+		l := acquired(t, h)
+		f.on("SetContents", hang)
+		within, leave := context.WithCancel(t.Context())
+		for range 2 * api.MaxOutstanding {
+			go func() { _, _ = h.SetContents(within, nil) }()
+		}
+		synctest.Wait()
+		ctx := bounded(t, 10*time.Second)
+		if err := l.Release(ctx); err != nil || f.state().held != 0 {
+			t.Errorf("Release: %v; held %d", err, f.state().held)
+		}
+		wants(t, "Close", h.Close(ctx), nil)
+		f.script(nil)
+		leave()
+	})
+}

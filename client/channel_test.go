@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -49,25 +51,16 @@ func (f *fake) upgrade(old bool) {
 func TestReplicasWithoutFrames(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.upgrade(true)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
+		ctx := bounded(t, 10*time.Minute)
 		cfg, r := f.recorded()
-		c, err := New(ctx, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := ok(New(ctx, cfg))(t)
 		h := lockable(t, c, 0)
-		l, err := h.Acquire(ctx, api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := ok(h.Acquire(ctx, api.Exclusive))(t)
 		for writes, old := range []bool{true, false, true, false} {
 			if writes > 0 {
 				f.upgrade(old)
 			}
-			if _, err := h.SetContents(ctx, []byte("x")); err != nil {
-				t.Error(err)
-			}
+			noError(t, second(h.SetContents(ctx, []byte("x"))))
 			if n := f.state().writes; n != writes+1 {
 				t.Errorf("%d writes were made by %d calls", n, writes+1)
 			}
@@ -88,10 +81,7 @@ func channelBy(t *testing.T, f *fake, timeout time.Duration, dial func(ctx conte
 	t.Helper()
 	cfg := f.config()
 	cfg.DialTimeout, cfg.Dialer = timeout, dial
-	one, err := newPool(t.Context(), cfg.withDefaults()).get("a:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := ok(newPool(t.Context(), cfg.withDefaults()).get("a:1"))(t)
 	return one.data.channel
 }
 
@@ -134,8 +124,7 @@ func TestChannelThatWaits(t *testing.T) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := bounded(t, time.Second)
 		if err := c.Invoke(ctx, "/x/y", nil, nil); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("a call that has a second: %v", err)
 		}
@@ -175,8 +164,7 @@ func TestChannelSendsAgain(t *testing.T) {
 			return ours, nil
 		})
 		defer c.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := bounded(t, time.Minute)
 		if _, err := chubbypb.NewCellClient(c).Locate(ctx, &chubbypb.LocateRequest{}); err != nil || dials.Load() != 2 {
 			t.Errorf("over %d connections: %v", dials.Load(), err)
 		}
@@ -224,5 +212,135 @@ func TestChannelIsClosedWhileAReplicaLeaves(t *testing.T) {
 		if err := <-done; status.Code(err) != codes.Unavailable {
 			t.Errorf("the call ended with %v", err)
 		}
+	})
+}
+
+// What speaks neither in frames nor gRPC is called so, in whole words.
+func TestReplicaThatSpeaksNeither(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := channelBy(t, f, time.Second, func(context.Context, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() {
+				_, _ = io.ReadFull(theirs, make([]byte, 24))
+				_ = theirs.Close()
+			}()
+			return ours, nil
+		})
+		defer c.Close()
+		err := c.Invoke(t.Context(), "/x/y", nil, nil)
+		if status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), "or that of Raft (7431) or HTTP (7441)? it closed the connection") {
+			t.Error(err)
+		}
+	})
+}
+
+// A master that says it is at ":7421" is not dialled: nothing would say whose certificate its server has to have.
+func TestEncryptionNeedsAHost(t *testing.T) {
+	a, b := net.Pipe()
+	defer b.Close()
+	ctx := bounded(t, time.Second)
+	_, err := newTestEncryption(t).secure(ctx, a, ":7421")
+	if !errors.Is(err, api.Unauthenticated) {
+		t.Error(err)
+	}
+	if _, err := a.Write([]byte("x")); err == nil {
+		t.Error("the connection stays open")
+	}
+}
+
+func newTestEncryption(t *testing.T) *encryption {
+	t.Helper()
+	files := TLSFiles{CA: t.TempDir() + "/ca.crt"}
+	authority, err := certs.NewAuthority("test", time.Hour)
+	if err == nil {
+		err = authority.Write(files.CA, t.TempDir()+"/ca.key")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := ok(certs.Open(files))(t)
+	return &encryption{certificates: store, logger: slog.New(slog.DiscardHandler)}
+}
+
+// far has an address answer the question for the master late.
+func (f *fake) far(address string, d time.Duration) {
+	f.script(func(s seen) verb {
+		if s.method != "Locate" || s.address != address {
+			return nil
+		}
+		return after(d)
+	})
+}
+
+// A master that takes longer to answer than a round waits for the last ones, because it is
+// further away than the others, is found.
+func TestFarMaster(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.far("a:1", 400*time.Millisecond)
+		ctx := bounded(t, 10*time.Second)
+		c := ok(New(ctx, f.config()))(t)
+		if took := time.Since(f.began); took > time.Second {
+			t.Errorf("New took %v", took)
+		}
+		closeClient(t, c)
+	})
+}
+
+// A new master that is busy, and so takes longer to connect to and to answer than the others,
+// is found in time, and not connected to twice: it may be busy with many who look for it.
+func TestBusyMaster(t *testing.T) {
+	for what, slow := range map[string]struct {
+		connect, answer time.Duration
+		connections     int64
+	}{
+		"to answer":  {0, 700 * time.Millisecond, 0},
+		"to connect": {900 * time.Millisecond, 400 * time.Millisecond, 1},
+	} {
+		runInBubble(t, what, func(t *testing.T, f *fake) {
+			cfg, r := f.recorded()
+			var made atomic.Int64
+			cfg.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+				if address == "b:1" {
+					made.Add(1)
+					time.Sleep(slow.connect)
+				}
+				return f.dial(ctx, address)
+			}
+			c := f.client(cfg)
+			time.Sleep(2 * time.Minute) // connections without calls are gone
+			if slow.connections == 0 {
+				c.cell.locator.askReplica(t.Context(), "b:1")
+				time.Sleep(5 * time.Second)
+			}
+			made.Store(0)
+			f.far("b:1", slow.answer)
+			f.elect("b:1")
+			f.cut("a:1")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if len(r.states()) > 0 || c.Epoch() != 6 {
+				t.Errorf("states %v, epoch %v; %s", r.states(), c.Epoch(), c.cell.locator.diagnosis())
+			}
+			if n := made.Load(); n != slow.connections && !*withoutFrames { // else there is one more, for the question
+				t.Errorf("%d connections", n)
+			}
+			closeClient(t, c)
+		})
+	}
+}
+
+// A server that is configured twice is asked once, and not waited for twice.
+func TestServerConfiguredTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.far("b:1", 100*time.Millisecond)
+		f.locked(func() { f.master = "" })
+		time.AfterFunc(time.Second, func() { f.elect("b:1") })
+		cfg := f.config()
+		cfg.Servers = []string{"b:1", "b:1", "b:1"}
+		c := f.client(cfg)
+		if took := time.Since(f.began); took > 1900*time.Millisecond {
+			t.Errorf("New took %v", took)
+		}
+		closeClient(t, c)
 	})
 }

@@ -1,18 +1,20 @@
 //go:build linux
 
-// A cell needs more of its system than a client does.
-
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/sequencer"
@@ -71,42 +73,25 @@ func TestGuardWithSession(t *testing.T) {
 		config := func(name string) client.Config {
 			return client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(name), Clock: cell.ClockOf(name), As: name}
 		}
-		alice, err := client.New(ctx, config("alice"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		alice := ok(client.New(ctx, config("alice")))(t)
 		for name, lines := range map[string]string{"holders": "alice\n", "readers": "alice\nserver\n"} {
 			list := client.OpenOptions{Write: true, Create: client.File, Contents: []byte(lines)}
-			if _, err := alice.Open(ctx, "/ls/local/acl/"+name, list); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(alice.Open(ctx, "/ls/local/acl/"+name, list)))
 		}
 		mine := client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Read: "readers", Write: "holders", Change: "holders"}}
-		h, err := alice.Open(ctx, "/ls/local/primary", mine)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := protect(ctx, config("server"), api.MustParsePath("/ls/local/primary"), filepath.Join(t.TempDir(), "guard"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := ok(alice.Open(ctx, "/ls/local/primary", mine))(t)
+		p := ok(protect(ctx, config("server"), api.MustParsePath("/ls/local/primary"), filepath.Join(t.TempDir(), "guard")))(t)
 		if _, err := p.session.Open(ctx, "/ls/local/primary", client.OpenOptions{Write: true}); !errors.Is(err, api.PermissionDenied) {
 			t.Fatalf("the server should have the right to read the node, and no other: %v", err)
 		}
 		acquire := func(h *client.Handle) *client.Lock {
 			t.Helper()
-			l, err := h.Acquire(ctx, api.Exclusive)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
+			return ok(h.Acquire(ctx, api.Exclusive))(t)
 		}
 		letIn := func(l *client.Lock, requests int) {
 			t.Helper()
 			for range requests {
-				if _, err := p.guard.Check(ctx, l.Sequencer().String()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, second(p.guard.Check(ctx, l.Sequencer().String())))
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
@@ -123,9 +108,7 @@ func TestGuardWithSession(t *testing.T) {
 		if stats := p.checker.Stats(); stats.Watched != 1 || stats.Asked > 6 || stats.Kept < 290 {
 			t.Errorf("300 requests in 3 s: %+v", stats)
 		}
-		if err := l.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Release(ctx))
 		refused(l)
 
 		l = acquire(h)
@@ -137,9 +120,7 @@ func TestGuardWithSession(t *testing.T) {
 		if stats := p.checker.Stats(); stats.Watched != 1 {
 			t.Errorf("after a fail-over: %+v", stats)
 		}
-		if err := alice.BreakLock(ctx, "/ls/local/primary", "a test", false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, alice.BreakLock(ctx, "/ls/local/primary", "a test", false))
 		time.Sleep(client.MaxCheckAge)
 		refused(l) // its holder has not let go, and there is no event before that
 		if err := l.Release(ctx); err != nil && !errors.Is(err, api.LockLost) {
@@ -162,23 +143,11 @@ func TestGuardWithSession(t *testing.T) {
 func BenchmarkChecker(b *testing.B) {
 	cell := celltest.Start(b, 1)
 	cfg := client.Config{Servers: cell.Servers(), Dialer: cell.Dial}
-	c, err := client.New(b.Context(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	h, err := c.Open(b.Context(), "/ls/local/primary", client.OpenOptions{Write: true, Create: client.File})
-	if err != nil {
-		b.Fatal(err)
-	}
-	l, err := h.Acquire(b.Context(), api.Exclusive)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := ok(client.New(b.Context(), cfg))(b)
+	h := ok(c.Open(b.Context(), "/ls/local/primary", client.OpenOptions{Write: true, Create: client.File}))(b)
+	l := ok(h.Acquire(b.Context(), api.Exclusive))(b)
 	text := l.Sequencer().String()
-	p, err := protect(b.Context(), cfg, api.MustParsePath("/ls/local/primary"), filepath.Join(b.TempDir(), "guard"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := ok(protect(b.Context(), cfg, api.MustParsePath("/ls/local/primary"), filepath.Join(b.TempDir(), "guard")))(b)
 	defer p.close(context.Background())
 	check := func(b *testing.B) {
 		if _, err := p.guard.Check(b.Context(), text); err != nil {
@@ -201,10 +170,7 @@ func BenchmarkChecker(b *testing.B) {
 		})
 	})
 	b.Run("answer=asked", func(b *testing.B) {
-		every, err := p.session.CachingChecker(0)
-		if err != nil {
-			b.Fatal(err)
-		}
+		every := ok(p.session.CachingChecker(0))(b)
 		defer every.Close()
 		for b.Loop() {
 			if err := every.CheckSequencer(b.Context(), l.Sequencer()); err != nil {
@@ -213,4 +179,75 @@ func BenchmarkChecker(b *testing.B) {
 		}
 	})
 	_ = c.Close(b.Context())
+}
+
+// The examples do on a real cell what they say: they write something only if that
+// fails. ExampleRenew runs until its process gets a signal, and is not run.
+func TestExamplesRun(t *testing.T) {
+	out := ok(os.Create(filepath.Join(t.TempDir(), "out")))(t)
+	defer out.Close()
+	stdout, was := os.Stdout, config
+	defer func() { os.Stdout, config = stdout, was }()
+	os.Stdout = out
+	synctest.Test(t, func(t *testing.T) {
+		foo := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Cell = "foo" })
+		config = client.Config{Cell: "foo", Servers: foo.Servers(), Dialer: foo.Dial, Clock: celltest.Clock}
+		c := dialled(t, config)
+		must(t, second(c.Open(t.Context(), "/ls/foo/svc", client.OpenOptions{Read: true, Create: client.Directory})))
+		Example()
+		x, err := c.Cell().Explain(t.Context(), "/ls/foo/svc/primary")
+		if err != nil || x.Lock.Generation == 0 || len(x.Lock.Holders) != 0 {
+			t.Errorf("after Example: %+v, %v; want a lock that was held, and is free", x.Lock, err)
+		}
+		ExampleCell_NewSession()
+		if sessions, err := c.Cell().Sessions(t.Context()); err != nil || len(sessions) != 1 {
+			t.Errorf("after ExampleCell_NewSession: %d sessions, %v; want this one", len(sessions), err)
+		}
+		closed(t, c)
+	})
+	must(t, second(out.Seek(0, io.SeekStart)))
+	if text, err := io.ReadAll(out); err != nil || len(bytes.TrimSpace(text)) > 0 {
+		t.Errorf("the examples wrote %q, %v", text, err)
+	}
+}
+
+// A write that waits for the cache of a client that is cut off, and is given up, holds
+// up no Release, nor what others write.
+func TestReleaseBehindAWriteThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		foo := celltest.Start(t, 3)
+		dial := func(host string) *client.Client {
+			c := dialled(t, client.Config{Servers: foo.Servers(), Dialer: foo.DialFrom(host), Clock: foo.ClockOf(host)})
+			return c
+		}
+		writer, reader := dial("writer"), dial("reader")
+		open := func(c *client.Client, path string) *client.Handle {
+			return opened(t, c, path, client.OpenOptions{Read: true, Write: true, Create: client.File})
+		}
+		l := acquired(t, open(writer, "/ls/local/lock"))
+		x := open(writer, "/ls/local/x")
+		cached := open(reader, "/ls/local/x")
+		for range 2 { // the second of the reads is answered by the cache
+			if _, _, err := cached.Contents(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		foo.Cut("reader")
+		brief := bounded(t, time.Second)
+		// The deadline is the master's as well: at that moment its answer, that the change was not made, may come first.
+		if _, err := x.SetContents(brief, []byte("1")); brief.Err() == nil ||
+			!errors.Is(err, api.Uncertain) && !errors.Is(err, api.Unavailable) {
+			t.Errorf("the write did not wait: %v", err)
+		}
+		began := time.Now()
+		if err := l.Release(t.Context()); err != nil || time.Since(began) > time.Second {
+			t.Errorf("Release: %v after %v", err, time.Since(began))
+		}
+		if _, err := x.SetContents(t.Context(), []byte("2")); err != nil || time.Since(began) > api.CacheLease {
+			t.Errorf("the next write: %v after %v", err, time.Since(began))
+		}
+		foo.Heal("reader")
+		time.Sleep(time.Minute)
+		closed(t, writer, reader)
+	})
 }

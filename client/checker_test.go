@@ -1,8 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -29,11 +32,7 @@ func (f *fake) give(generation uint64) {
 
 func newChecker(t *testing.T, c *Client, maxAge time.Duration) *CachingChecker {
 	t.Helper()
-	k, err := c.CachingChecker(maxAge)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return ok(c.CachingChecker(maxAge))(t)
 }
 
 func (f *fake) good(k *CachingChecker, generation uint64) {
@@ -69,21 +68,17 @@ func (f *fake) checking(t *testing.T, cfg Config, maxAge time.Duration) (*Client
 	if maxAge > 0 && k.Stats().Watched != 1 {
 		t.Fatalf("the lock is not watched: %+v", k.Stats())
 	}
-	f.mu.Lock()
-	f.calls = nil
-	f.mu.Unlock()
+	f.locked(func() { f.calls = nil })
 	return c, k
 }
 
 func TestCheckerMaxAge(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, _ *fake, c *Client) {
 		for _, age := range []time.Duration{-1, time.Second + 1} {
 			if _, err := c.CachingChecker(age); !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("%v: %v", age, err)
 			}
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -92,12 +87,7 @@ func TestCheckerMaxAge(t *testing.T) {
 func TestCheckerAgeCountsFromTheQuestion(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, k := f.checking(t, f.config(), time.Second)
-		f.script(func(s seen) verb {
-			if s.method == "CheckSequencer" {
-				return after(400 * time.Millisecond)
-			}
-			return nil
-		})
+		f.on("CheckSequencer", after(400*time.Millisecond))
 		f.good(k, 101)
 		f.asked(1)
 		f.give(102)                        // without an event, as if that were under way
@@ -131,36 +121,29 @@ func TestCheckerFallsAtEvents(t *testing.T) {
 		"lost":     func(f *fake, _ *Client) { f.post(f.only(), chubbypb.EventKind_EVENT_KIND_LOST) },
 		"elected":  func(f *fake, _ *Client) { f.elect("b:1") },
 		"elected, and no handle shown": func(f *fake, _ *Client) {
-			f.script(func(s seen) verb {
-				if s.method == "GetStat" {
-					return hang
-				}
-				return nil
-			})
+			f.on("GetStat", hang)
 			f.elect("b:1")
 		},
 		"ended": func(f *fake, c *Client) { c.session.endSession(EndedByCell, "by bob") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				c, k := f.checking(t, f.config(), time.Second)
-				f.good(k, 101)
-				time.Sleep(10 * time.Millisecond)
-				f.good(k, 101)
-				f.asked(1)
-				f.give(102)
-				happens(f, c)
-				time.Sleep(300 * time.Millisecond) // for the client to find the new master; less than maxAge
-				f.bad(k, 101)
-				f.good(k, 102)
-				time.Sleep(100 * time.Millisecond)
-				f.good(k, 102)
-				if watched := k.Stats().Watched; (watched != 1) != (name == "ended") {
-					t.Errorf("%d locks are watched afterwards", watched)
-				}
-				k.Close()
-				closeClient(t, c)
-			})
+		runInBubble(t, name, func(t *testing.T, f *fake) {
+			c, k := f.checking(t, f.config(), time.Second)
+			f.good(k, 101)
+			time.Sleep(10 * time.Millisecond)
+			f.good(k, 101)
+			f.asked(1)
+			f.give(102)
+			happens(f, c)
+			time.Sleep(300 * time.Millisecond) // for the client to find the new master; less than maxAge
+			f.bad(k, 101)
+			f.good(k, 102)
+			time.Sleep(100 * time.Millisecond)
+			f.good(k, 102)
+			if watched := k.Stats().Watched; (watched != 1) != (name == "ended") {
+				t.Errorf("%d locks are watched afterwards", watched)
+			}
+			k.Close()
+			closeClient(t, c)
 		})
 	}
 }
@@ -169,12 +152,7 @@ func TestCheckerFallsAtEvents(t *testing.T) {
 func TestCheckerInJeopardy(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, k := f.checking(t, f.config(), time.Second)
-		f.script(func(s seen) verb {
-			if s.method == "KeepAlive" {
-				return hang
-			}
-			return nil
-		})
+		f.on("KeepAlive", hang)
 		for c.Left() > 500*time.Millisecond {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -198,14 +176,8 @@ func TestCheckerClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, k := f.checking(t, f.config(), time.Second)
 		time.Sleep(2 * time.Second)
-		f.script(func(s seen) verb {
-			if s.method == "CheckSequencer" {
-				return hang
-			}
-			return nil
-		})
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		f.on("CheckSequencer", hang)
+		short := bounded(t, time.Second)
 		if err := k.CheckSequencer(short, checked(101)); !errors.Is(err, api.Unavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after its time: %v", err)
 		}
@@ -221,9 +193,7 @@ func TestCheckerClose(t *testing.T) {
 			t.Errorf("who waited: %v", err)
 		}
 		k.Close()
-		if err := k.CheckSequencer(t.Context(), checked(101)); !errors.Is(err, api.Unavailable) {
-			t.Errorf("after Close: %v", err)
-		}
+		wants(t, "after Close", k.CheckSequencer(t.Context(), checked(101)), api.Unavailable)
 		closeClient(t, c)
 	})
 }
@@ -247,16 +217,11 @@ func TestCheckerNeverLetsInLongAfter(t *testing.T) {
 	for _, maxAge := range []time.Duration{0, 50 * time.Millisecond, time.Second} {
 		inBubble(t, func(t *testing.T, f *fake) {
 			c, k := f.checking(t, f.config(), maxAge)
-			f.script(func(s seen) verb {
-				if s.method != "CheckSequencer" {
-					return nil
-				}
-				return func(_ context.Context, next func() (any, error)) (any, error) {
-					time.Sleep(time.Duration(rand.N(40)) * time.Millisecond)
-					reply, err := next()
-					time.Sleep(time.Duration(rand.N(40)) * time.Millisecond)
-					return reply, err
-				}
+			f.on("CheckSequencer", func(_ context.Context, next func() (any, error)) (any, error) {
+				time.Sleep(time.Duration(rand.N(40)) * time.Millisecond)
+				reply, err := next()
+				time.Sleep(time.Duration(rand.N(40)) * time.Millisecond)
+				return reply, err
 			})
 			var mu sync.Mutex
 			ended := map[uint64]time.Time{} // when each generation was over
@@ -304,4 +269,83 @@ func TestCheckerNeverLetsInLongAfter(t *testing.T) {
 			closeClient(t, c)
 		})
 	}
+}
+
+// A lock that cannot be watched is guarded by maxAge alone, and that is said
+// once.
+func TestCheckerWithoutEvents(t *testing.T) {
+	for name, does := range map[string]verb{
+		"Open": fail(api.Errorf(api.QuotaExceeded, "no room for a handle")),
+		"GetStat": func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			if err == nil {
+				reply.(*chubbypb.GetStatReply).Stat.Ephemeral = true
+			}
+			return reply, err
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T, f *fake) {
+			var logged bytes.Buffer
+			cfg := f.config()
+			cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+			c := f.client(cfg)
+			f.give(101)
+			f.on(name, does)
+			k := newChecker(t, c, time.Second)
+			f.good(k, 101)
+			synctest.Wait()
+			f.good(k, 101)
+			f.good(k, 101)
+			f.asked(2)
+			f.give(102)
+			time.Sleep(time.Second)
+			f.bad(k, 101)
+			for range 35 {
+				f.good(k, 102)
+				time.Sleep(time.Second)
+			}
+			if tries := len(f.heard("Open")); tries != 4 || k.Stats().Watched != 0 || f.state().handles != 0 {
+				t.Errorf("tried %d times in 35 s, %+v, %d handles", tries, k.Stats(), f.state().handles)
+			}
+			k.Close()
+			closeClient(t, c)
+			if said := strings.Count(logged.String(), "cannot be watched"); said != 1 {
+				t.Errorf("said %d times:\n%s", said, &logged)
+			}
+		})
+	}
+}
+
+// However many locks there are, few are kept, and of these the handles are
+// closed that are not needed any more.
+func TestCheckerForgets(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		f.on("CheckSequencer", func(context.Context, func() (any, error)) (any, error) {
+			return &chubbypb.CheckSequencerReply{Valid: true}, nil
+		})
+		k := newChecker(t, c, time.Second)
+		k.maxLocks = 3
+		ask := func(lock int) {
+			s := checked(101)
+			s.Path = api.MustParsePath(fmt.Sprintf("/ls/foo/%d", lock))
+			for range 3 {
+				noError(t, k.CheckSequencer(t.Context(), s))
+				synctest.Wait()
+			}
+		}
+		for lock := range 20 {
+			ask(lock)
+		}
+		time.Sleep(time.Second)
+		for lock := 17; lock < 20; lock++ { // there was no room to watch them before others were let go
+			ask(lock)
+		}
+		if stats, open := k.Stats(), f.state().handles; stats.Locks != 3 || stats.Watched != 3 || open != 3 || k.recent.Len() != 3 || stats.Kept < 20 {
+			t.Errorf("%+v, %d handles", stats, open)
+		}
+		k.Close()
+		if open := f.state().handles; open != 0 || k.watchers != 0 || len(k.newest) != 0 {
+			t.Errorf("%d handles are left, %d goroutines, %d questions", open, k.watchers, len(k.newest))
+		}
+	})
 }

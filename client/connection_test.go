@@ -21,10 +21,7 @@ func holder(t *testing.T, f *fake) (*Client, *Lock, *Wires, *record) {
 	w := NewWires(cfg.Dialer)
 	cfg.Dialer = w.Dial
 	c := f.client(cfg)
-	l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := acquired(t, lockable(t, c, 0))
 	return c, l, w, r
 }
 
@@ -32,19 +29,17 @@ func holder(t *testing.T, f *fake) (*Client, *Lock, *Wires, *record) {
 // lock, at whichever moment between two KeepAlives: another one is made in time.
 func TestSilentConnection(t *testing.T) {
 	for _, phase := range []int{0, 100, 1000, 3000, 5000, 6900, 7100} {
-		t.Run(fmt.Sprint(phase), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				c, l, w, r := holder(t, f)
-				time.Sleep(time.Duration(20000+phase) * time.Millisecond)
-				w.Silence("", false)
-				if least := leastLeft(c, time.Minute); least < c.Lease()/4 {
-					t.Errorf("%v were left of the lease", least)
-				}
-				if len(r.states()) > 0 || l.Err() != nil {
-					t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
-				}
-				closeClient(t, c)
-			})
+		runInBubble(t, fmt.Sprint(phase), func(t *testing.T, f *fake) {
+			c, l, w, r := holder(t, f)
+			time.Sleep(time.Duration(20000+phase) * time.Millisecond)
+			w.Silence("", false)
+			if least := leastLeft(c, time.Minute); least < c.Lease()/4 {
+				t.Errorf("%v were left of the lease", least)
+			}
+			if len(r.states()) > 0 || l.Err() != nil {
+				t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
+			}
+			closeClient(t, c)
 		})
 	}
 }
@@ -65,11 +60,7 @@ func TestSilentConnectionAndRefusals(t *testing.T) {
 		c, l, w, r := holder(t, f)
 		time.Sleep(22 * time.Second)
 		w.Silence("", false)
-		f.mu.Lock()
-		for _, address := range addresses() {
-			f.down[address] = true
-		}
-		f.mu.Unlock()
+		f.refuse()
 		sent := f.heard("KeepAlive")
 		due := sent[len(sent)-1].at + session.Due(c.Lease())
 		time.Sleep(due + c.Lease()/12 + time.Second/2 - time.Since(f.began))
@@ -89,11 +80,7 @@ func TestNoOtherConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg, r := f.recorded()
 		c := f.client(cfg)
-		f.mu.Lock()
-		for _, address := range addresses() {
-			f.down[address] = true
-		}
-		f.mu.Unlock()
+		f.refuse()
 		synctest.Wait()
 		due := f.heard("KeepAlive")[0].at + 2*session.Due(c.Lease()) // of the next KeepAlive
 		back := due + c.Lease()/12 + cfg.withDefaults().DialTimeout + 300*time.Millisecond
@@ -133,16 +120,8 @@ func TestSlowProofIsNoSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg, r := f.recorded()
 		c := f.client(cfg)
-		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.script(func(s seen) verb {
-			if s.method != "KeepAlive" {
-				return nil
-			}
-			return late
-		})
+		l := acquired(t, lockable(t, c, 0))
+		f.on("KeepAlive", late)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if n := c.Stats().KeepAlivesFailed; n > 0 || len(r.states()) > 0 || l.Err() != nil {
@@ -160,10 +139,7 @@ func TestForgottenReplica(t *testing.T) {
 		cfg, r := f.recorded()
 		w := NewWires(cfg.Dialer)
 		cfg.Dialer = w.Dial
-		cell, err := Dial(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cell := f.dialled(cfg)
 		var gone atomic.Bool
 		cell.locator.resolve = func(context.Context) ([]string, error) {
 			if gone.Load() {
@@ -171,20 +147,12 @@ func TestForgottenReplica(t *testing.T) {
 			}
 			return addresses(), nil
 		}
-		c, err := cell.NewSession(t.Context(), cfg.Session())
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := ok(cell.NewSession(t.Context(), cfg.Session()))(t)
+		l := acquired(t, lockable(t, c, 0))
 		time.Sleep(22 * time.Second)
 		gone.Store(true)
 		w.Silence("a:1", true)
-		f.mu.Lock()
-		f.down["a:1"] = true
-		f.mu.Unlock()
+		f.locked(func() { f.down["a:1"] = true })
 		f.elect("b:1")
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -281,4 +249,110 @@ func (w *wire) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return w.Conn.Write(p)
+}
+
+// However many ask for the status of the cell, or for another master, its sessions are
+// kept alive.
+func TestKeepAlivesWaitForNoOperator(t *testing.T) {
+	for method, ask := range map[string]func(context.Context, *Client) error{
+		"Status": func(ctx context.Context, c *Client) error { _, err := c.cell.Status(ctx); return err },
+		"Locate": func(ctx context.Context, c *Client) error { _, err := c.Transfer(ctx, "b:1"); return err },
+	} {
+		runInBubble(t, method, func(t *testing.T, f *fake) {
+			f.limitStreams("a:1", manyStreams)
+			cfg, r := f.recorded()
+			cfg.DialTimeout, cfg.CallTimeout = time.Minute, time.Minute
+			c := f.client(cfg)
+			f.when(func(s seen) bool { return s.method == method && s.address == "a:1" }, hang)
+			ctx := bounded(t, 40*time.Second)
+			for range 2 * manyStreams {
+				go func() { _ = ask(ctx, c) }()
+			}
+			<-ctx.Done()
+			synctest.Wait()
+			if n := c.Stats().KeepAlivesFailed; n > 0 || len(r.states()) > 0 {
+				t.Errorf("%d KeepAlives failed, states %v", n, r.states())
+			}
+			f.script(nil)
+			closeClient(t, c)
+		})
+	}
+}
+
+// While no connection can be had for calls, because there are too many, what a session
+// holds can be given back.
+func TestGivingBackNeedsNoConnection(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		h := lockable(t, c, 0)
+		l := acquired(t, h)
+		time.Sleep(3 * time.Minute)
+		f.refuse()
+		within := bounded(t, time.Second)
+		wants(t, "a write", second(h.SetContents(within, nil)), api.Uncertain)
+		ctx := bounded(t, 10*time.Second)
+		if err := l.Release(ctx); err != nil || f.state().held != 0 {
+			t.Errorf("Release: %v; held %d", err, f.state().held)
+		}
+		wants(t, "Close", h.Close(ctx), nil)
+	})
+}
+
+// What gives back does not wait, either, until an Open before it is settled that was left when
+// the connection broke over which it had been done.
+func TestSettlingAnOpenNeedsNoConnection(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		l := acquired(t, lockable(t, c, 0))
+		f.script(func(s seen) verb {
+			if s.method != "Open" {
+				return nil
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				reply, err := next()
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				for _, address := range addresses() {
+					f.down[address] = true
+				}
+				if list := f.conns["a:1"]; s.nth == 2 {
+					_ = list[len(list)-1].Close() // that of the program was made last
+				}
+				return reply, err
+			}
+		})
+		within := bounded(t, time.Second)
+		wants(t, "Open", second(c.Open(within, "/ls/foo/x", OpenOptions{Write: true, Create: File})), api.Uncertain)
+		ctx := bounded(t, 10*time.Second)
+		if err := l.Release(ctx); err != nil || f.state().held != 0 {
+			t.Errorf("Release: %v; held %d", err, f.state().held)
+		}
+		if n := f.state().handles; n != 1 { // that of the lock
+			t.Errorf("%d handles are open", n)
+		}
+	})
+}
+
+// However many sessions have something to be settled, all of them are kept alive.
+func TestKeepAlivesWaitForNoSettling(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		const sessions = 8
+		f.limitStreams("a:1", sessions*3/2)
+		cell, clients, handles, records := f.crowd(sessions)
+		cell.dispatcher.limits = smallRooms(2)
+		cell.dispatcher.cfg.CallTimeout = time.Minute
+		f.on("CloseHandle", hang)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, h := range handles {
+			go func() { _ = h.Close(over) }()
+		}
+		time.Sleep(40 * time.Second)
+		f.script(nil)
+		for i, c := range clients {
+			if n := c.Stats().KeepAlivesFailed; n > 0 || len(records[i].states()) > 0 {
+				t.Errorf("session %d: %d KeepAlives failed, states %v", i, n, records[i].states())
+			}
+			closeClient(t, c)
+		}
+		noError(t, cell.Close())
+	})
 }

@@ -3,11 +3,19 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 )
 
 // A master whose machine stops closes no connection: another is looked for as soon
@@ -18,28 +26,19 @@ func TestMasterStops(t *testing.T) {
 		"Acquire": func(ctx context.Context, h *Handle) error { _, err := h.Acquire(ctx, api.Exclusive); return err },
 	}
 	for name, elected := range map[string]time.Duration{"Stat": lateAfter / 2, "Acquire": 2 * lateAfter} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				var stopped atomic.Bool
-				f.script(func(s seen) verb {
-					if s.address == "a:1" && (stopped.Load() || s.method == "KeepAlive") {
-						return hang
-					}
-					return nil
-				})
-				c := f.client(f.config())
-				h := lockable(t, c, 0)
-				stopped.Store(true)
-				time.AfterFunc(elected, func() { f.elect("b:1") })
-				began := time.Now()
-				if err := call[name](t.Context(), h); err != nil {
-					t.Error(err)
-				}
-				if d, most := time.Since(began), max(elected, lateAfter)+time.Second; d > most {
-					t.Errorf("it took %v, want %v at most", d, most)
-				}
-				closeClient(t, c)
-			})
+		runInBubble(t, name, func(t *testing.T, f *fake) {
+			var stopped atomic.Bool
+			f.when(func(s seen) bool { return s.address == "a:1" && (stopped.Load() || s.method == "KeepAlive") }, hang)
+			c := f.client(f.config())
+			h := lockable(t, c, 0)
+			stopped.Store(true)
+			time.AfterFunc(elected, func() { f.elect("b:1") })
+			began := time.Now()
+			noError(t, call[name](t.Context(), h))
+			if d, most := time.Since(began), max(elected, lateAfter)+time.Second; d > most {
+				t.Errorf("it took %v, want %v at most", d, most)
+			}
+			closeClient(t, c)
 		})
 	}
 }
@@ -47,53 +46,35 @@ func TestMasterStops(t *testing.T) {
 // One that is only slow stays the master, and the call goes on: it is not sent
 // again, and the replicas are asked once.
 func TestMasterIsSlow(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
-		f.script(func(s seen) verb {
-			if s.method == "GetStat" {
-				return after(4 * lateAfter)
-			}
-			return nil
-		})
+		f.on("GetStat", after(4*lateAfter))
 		before := len(f.heard("Locate"))
-		if _, err := h.Stat(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noError(t, second(h.Stat(t.Context())))
 		if n := len(f.heard("GetStat")); n != 1 {
 			t.Errorf("the call was sent %d times", n)
 		}
 		if n := len(f.heard("Locate")) - before; n != len(addresses()) {
 			t.Errorf("%d times a replica was asked for the master", n)
 		}
-		closeClient(t, c)
 	})
 }
 
 // When another master is found, whoever still waits for the one before asks the
 // new one at once, and not when its own patience is over.
 func TestSuperseded(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
-		f.script(func(s seen) verb {
-			if s.method == "GetStat" && s.nth == 1 {
-				return hang
-			}
-			return nil
-		})
+		f.onFirst("GetStat", hang)
 		began := time.Now()
 		first := make(chan error)
 		go func() { _, err := h.Stat(t.Context()); first <- err }()
 		time.Sleep(time.Second)
 		f.elect("b:1")
-		if _, err := h.Stat(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noError(t, second(h.Stat(t.Context())))
 		if err := <-first; err != nil || time.Since(began) > 2*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -104,26 +85,240 @@ func TestCallsEndWithTheirSession(t *testing.T) {
 		"GetStat": func(ctx context.Context, h *Handle) error { _, err := h.Stat(ctx); return err },
 		"Acquire": func(ctx context.Context, h *Handle) error { _, err := h.Acquire(ctx, api.Exclusive); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				c := f.client(f.config())
-				h := lockable(t, c, 0)
-				f.script(func(s seen) verb {
-					if s.method == name {
-						return hang
-					}
-					return nil
-				})
-				ended := make(chan error)
-				go func() { ended <- call(t.Context(), h) }()
-				time.Sleep(lateAfter / 10)
-				began := time.Now()
-				c.session.endSession(EndedByCell, "it was ended")
-				if err := <-ended; !errors.Is(err, api.SessionExpired) || time.Since(began) > 0 {
-					t.Errorf("%v after %v", err, time.Since(began))
-				}
-				closeClient(t, c)
-			})
+		runInSession(t, name, func(t *testing.T, f *fake, c *Client) {
+			h := lockable(t, c, 0)
+			f.on(name, hang)
+			ended := make(chan error)
+			go func() { ended <- call(t.Context(), h) }()
+			time.Sleep(lateAfter / 10)
+			began := time.Now()
+			c.session.endSession(EndedByCell, "it was ended")
+			if err := <-ended; !errors.Is(err, api.SessionExpired) || time.Since(began) > 0 {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
 		})
 	}
+}
+
+// unknownKind is one that a newer master may send.
+const unknownKind chubbypb.EventKind = 63
+
+// An event of a kind that this version does not know may have been any: it is not
+// acknowledged before every lock was asked about, and handles are told to look again.
+func TestUnknownEventsHoldBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		h := watching(t, c)
+		f.on("GetSequencer", after(2*time.Second))
+		f.mu.Lock()
+		f.holder.revoked = 99 // which is what the event says, for all that this version knows
+		f.mu.Unlock()
+		f.post(f.only(), unknownKind)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if f.state().acked != 0 {
+			t.Error("acknowledged before the lock was asked about")
+		}
+		if got := h.waiting(); !slices.Equal(got, []api.EventKind{api.EventLost}) {
+			t.Errorf("a handle was told %v", got)
+		}
+		time.Sleep(2 * time.Second)
+		if l.Err() == nil || f.state().acked != 0 {
+			t.Errorf("the lock says %v, acknowledged %d", l.Err(), f.state().acked)
+		}
+		_ = l.Release(t.Context())
+		time.Sleep(time.Second)
+		if f.state().acked != 1 {
+			t.Errorf("acknowledged %d in the end", f.state().acked)
+		}
+		closeClient(t, c)
+	})
+}
+
+// Each kind of the vocabulary is dealt with: none is taken for one of a newer master.
+func TestEveryEventKindIsKnown(t *testing.T) {
+	for _, kind := range append(api.EventKinds(), api.EventKind(unknownKind)) {
+		inBubble(t, func(t *testing.T, f *fake) {
+			var log strings.Builder
+			cfg := f.config()
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			c := f.client(cfg)
+			f.post(f.only(), chubbypb.EventKind(kind))
+			time.Sleep(time.Second)
+			closeClient(t, c) // after that nothing is logged any more
+			if unknown := strings.Contains(log.String(), "unknown kind"); unknown == kind.Known() {
+				t.Errorf("%v: %s", kind, log.String())
+			}
+		})
+	}
+}
+
+// Events that are missing may have taken a lock away: they are acknowledged when
+// every lock was asked about, and those that turn out lost have been let go.
+func TestMissingEventsHoldBack(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			c, l := f.held(f.config())
+			f.on("GetSequencer", after(2*time.Second))
+			s := f.only()
+			f.mu.Lock()
+			f.holder.revoked = 99 // and nobody is told
+			if !lost {
+				f.holder.revoked = 0
+			}
+			s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOST})
+			f.mu.Unlock()
+			time.Sleep(time.Second)
+			if f.state().acked != 0 {
+				t.Errorf("acknowledged before the lock was asked about")
+			}
+			time.Sleep(2 * time.Second)
+			if got := f.state().acked; (l.Err() != nil) != lost || (got == 0) != lost {
+				t.Errorf("lost %v: the lock says %v, acknowledged %d", lost, l.Err(), got)
+			}
+			if err := l.Release(t.Context()); (err != nil) != lost {
+				t.Errorf("Release: %v", err)
+			}
+			time.Sleep(time.Second)
+			if f.state().acked != 1 {
+				t.Errorf("acknowledged %d in the end", f.state().acked)
+			}
+			closeClient(t, c)
+		})
+	}
+}
+
+// What came before the loss is acknowledged even if the first KeepAlive that says
+// so gets lost.
+func TestAcknowledgementIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		failed := false
+		f.script(func(s seen) verb {
+			if s.method == "KeepAlive" && s.request.(*chubbypb.KeepAliveRequest).GetAcknowledged() == 1 && !failed {
+				failed = true
+				return fail(api.Errorf(api.Unavailable, "not now"))
+			}
+			return nil
+		})
+		f.mu.Lock()
+		f.holder.session.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CACHE_INVALIDATION})
+		f.tellLoss(f.holder, chubbypb.EndReason_END_REASON_BREAK)
+		f.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		if acked := f.state().acked; acked != 1 || !failed {
+			t.Errorf("acknowledged %d", acked)
+		}
+		_ = l.Release(t.Context())
+		closeClient(t, c)
+	})
+}
+
+// Events that are missing hold nothing back any more when the session has ended: there
+// is no lock left to ask about, and what it held is free when its owner has let go.
+func TestMissingEventsAndTheEnd(t *testing.T) {
+	for range 8 { // nothing says which of two channels is read first
+		inBubble(t, func(t *testing.T, f *fake) {
+			c, l := f.held(f.config())
+			f.on("GetSequencer", hang)
+			s := f.only()
+			f.post(s, chubbypb.EventKind_EVENT_KIND_LOST)
+			time.Sleep(time.Second) // the lock is being asked about
+			f.post(s, chubbypb.EventKind_EVENT_KIND_LOST)
+			time.Sleep(100 * time.Millisecond)
+			f.locked(func() { s.doom() })
+			<-c.Done()
+			time.Sleep(time.Second)
+			if f.state().held == 0 {
+				t.Error("the lock is free although its owner has not let go")
+			}
+			wants(t, "Release", l.Release(t.Context()), api.SessionExpired)
+			time.Sleep(time.Second)
+			if f.state().held != 0 {
+				t.Error("the lock is not free although its owner has let go")
+			}
+			closeClient(t, c)
+		})
+	}
+}
+
+// A receiver that is stuck holds up nobody, and what waits for it is bounded: of the
+// lines of the log the newest are told; of the changes the first, and then the last.
+func TestSlowReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNotifier()
+		stop, gate := make(chan struct{}), make(chan struct{})
+		var lines, changes, all []int
+		var running sync.WaitGroup
+		running.Go(func() { n.deliverAll(stop) })
+		n.enqueueLog(func() { <-gate })
+		synctest.Wait()
+		const last = 3*maxNotices - 1
+		for i := range last + 1 {
+			n.enqueueLog(func() { lines, all = append(lines, i), append(all, i) })
+			n.enqueueChange(func() { changes, all = append(changes, i), append(all, i) })
+		}
+		close(gate)
+		synctest.Wait()
+		if len(lines) != maxNotices || lines[0] != 2*maxNotices || lines[maxNotices-1] != last {
+			t.Errorf("lines %v", lines)
+		}
+		if len(changes) != maxNotices || changes[maxNotices-2] != maxNotices-2 || changes[maxNotices-1] != last {
+			t.Errorf("changes %v", changes)
+		}
+		if !slices.IsSorted(all) {
+			t.Errorf("out of order: %v", all)
+		}
+		close(stop)
+		running.Wait()
+	})
+}
+
+// What was to be told when Close is called is told before it returns: that the session
+// is gone, most of all, as that is when programs call it.
+func TestClosedAfterTheLastNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 32 { // nothing says which of two channels is read first
+			n := newNotifier()
+			stop, gate := make(chan struct{}), make(chan struct{})
+			told := false
+			var running sync.WaitGroup
+			running.Go(func() { n.deliverAll(stop) })
+			n.enqueueLog(func() { <-gate })
+			synctest.Wait()
+			n.enqueueChange(func() { told = true })
+			close(stop)
+			close(gate)
+			running.Wait()
+			if !told {
+				t.Fatal("the last change was not told")
+			}
+		}
+	})
+}
+
+// A process that was stopped for longer than its lease is told that its session is in
+// jeopardy, however many locks it holds, each of which has a line of the log.
+func TestJeopardyIsToldWithManyLocks(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var jump atomic.Int64
+		cfg, r := f.recorded()
+		cfg.Clock = func() session.Instant { return session.Instant(time.Since(f.began)).Add(time.Duration(jump.Load())) }
+		c := f.client(cfg)
+		for i := range 2 * maxNotices {
+			h := &Handle{client: c, path: fmt.Sprintf("/ls/foo/%d", i)}
+			l := newLock(h, lockTerms{mode: api.Exclusive}, f.parsedSequencer(7))
+			must(t, c.session.trackLock(t.Context(), l))
+		}
+		f.cut(addresses()...)
+		jump.Store(int64(20 * time.Second))
+		if state := c.State(); state != session.Jeopardy {
+			t.Fatalf("after 20 s: %v", state)
+		}
+		synctest.Wait()
+		if states := r.states(); !slices.Equal(states, []session.State{session.Jeopardy}) {
+			t.Errorf("told %v", states)
+		}
+		_ = c.Close(t.Context()) // nobody is there to be told
+	})
 }

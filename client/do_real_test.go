@@ -28,10 +28,7 @@ func handlesOf(ctx context.Context, t *testing.T, c *client.Client) int {
 func TestClientAcquire(t *testing.T) {
 	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
 		one, two := dial("h1"), dial("h2")
-		l, err := one.Acquire(ctx, lockPath, client.Reason("a test"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := ok(one.Acquire(ctx, lockPath, client.Reason("a test")))(t)
 		brief, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		var held *api.Error
@@ -42,9 +39,7 @@ func TestClientAcquire(t *testing.T) {
 			t.Errorf("after a failure %d handles are open at the cell, %d here", n, two.Stats().Handles)
 		}
 		for range 2 { // the second does nothing
-			if err := l.Release(ctx); err != nil {
-				t.Errorf("Release: %v", err)
-			}
+			wants(t, "Release", l.Release(ctx), nil)
 		}
 		if n := handlesOf(ctx, t, one); n != 0 || one.Stats().Handles != 0 {
 			t.Errorf("after Release %d handles are open at the cell, %d here", n, one.Stats().Handles)
@@ -52,18 +47,12 @@ func TestClientAcquire(t *testing.T) {
 		if _, err := two.Acquire(ctx, "/ls/local/absent/lock"); !errors.Is(err, api.NotFound) {
 			t.Errorf("in a directory that is absent: %v", err)
 		}
-		first, err := one.Acquire(ctx, lockPath, client.Shared())
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := ok(one.Acquire(ctx, lockPath, client.Shared()))(t)
 		second, err := two.Acquire(ctx, lockPath, client.Shared())
 		if err != nil || first.Mode() != api.Shared || second.Token() != first.Token() {
 			t.Errorf("shared by two: %v", err)
 		}
-		h, err := one.Open(ctx, lockPath, client.OpenOptions{Write: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := ok(one.Open(ctx, lockPath, client.OpenOptions{Write: true}))(t)
 		for name, option := range map[string]client.LockOption{"Shared": client.Shared(), "LockDelay": client.LockDelay(0), "Try": client.Try(), "AtLeast": client.AtLeast(1)} {
 			if _, err := h.TryAcquire(ctx, api.Exclusive, option); !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("%s for a handle: %v", name, err)
@@ -77,14 +66,10 @@ func TestClientAcquireLockDelay(t *testing.T) {
 	for want, options := range map[time.Duration][]client.LockOption{api.DefaultLockDelay: nil, 0: {client.LockDelay(0)}, time.Minute: {client.LockDelay(time.Minute)}} {
 		inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
 			one, two := dial("h1"), dial("h2")
-			if _, err := one.Acquire(ctx, lockPath, options...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(one.Acquire(ctx, lockPath, options...)))
 			cell.Cut("h1")
 			began := time.Now()
-			if _, err := two.Acquire(ctx, lockPath); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(two.Acquire(ctx, lockPath)))
 			if took := time.Since(began); took < want+5*time.Second || took > want+api.DefaultLease+5*time.Second {
 				t.Errorf("the next has it after %v; the lock-delay is to be %v", took, want)
 			}
@@ -96,13 +81,8 @@ func TestClientAcquireLockDelay(t *testing.T) {
 func TestClientAcquireOfDeletedFile(t *testing.T) {
 	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
 		one, two := dial("h1"), dial("h2")
-		h, err := one.Open(ctx, lockPath, client.OpenOptions{Write: true, Create: client.File})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Acquire(ctx, api.Exclusive); err != nil {
-			t.Fatal(err)
-		}
+		h := ok(one.Open(ctx, lockPath, client.OpenOptions{Write: true, Create: client.File}))(t)
+		must(t, second(h.Acquire(ctx, api.Exclusive)))
 		got := make(chan error, 1)
 		go func() {
 			l, err := two.Acquire(ctx, lockPath)
@@ -112,12 +92,8 @@ func TestClientAcquireOfDeletedFile(t *testing.T) {
 			got <- err
 		}()
 		time.Sleep(time.Second)
-		if err := h.Delete(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-got; err != nil {
-			t.Error(err)
-		}
+		must(t, h.Delete(ctx))
+		noError(t, <-got)
 	})
 }
 
@@ -274,9 +250,7 @@ func TestDoAtLeast(t *testing.T) {
 		for _, lose := range []func(cancel func()){
 			func(cancel func()) { cancel() },
 			func(func()) {
-				if err := two.BreakLock(ctx, lockPath, "a test", false); err != nil {
-					t.Error(err)
-				}
+				noError(t, two.BreakLock(ctx, lockPath, "a test", false))
 			},
 		} {
 			began = time.Now()

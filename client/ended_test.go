@@ -40,49 +40,44 @@ func TestSessionEnded(t *testing.T) {
 			}
 		},
 		"Handle.Close": func(t *testing.T, l *Lock) {
-			if err := l.handle.Close(t.Context()); err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			wants(t, "Close", l.handle.Close(t.Context()), nil)
 		},
 		"Client.Close": func(t *testing.T, l *Lock) { closeClient(t, l.handle.client) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				c, l := f.held(f.config())
-				began := time.Since(f.began)
-				f.doomed()
-				<-c.Done()
-				if d := time.Since(f.began) - began; d > 10*time.Millisecond || !errors.Is(c.Err(), EndedByCell) || !strings.Contains(c.Err().Error(), "ended by bob: too old") {
-					t.Errorf("after %v: %v", d, c.Err())
-				}
-				if !errors.Is(l.Err(), EndedByCell) || l.ExclusiveUntil() != 0 {
-					t.Errorf("the lock: %v, exclusive for %v", l.Err(), l.ExclusiveUntil())
-				}
-				time.Sleep(5 * time.Second)
-				if f.over() || f.state().held == 0 || len(f.keepAlives(began)) > 1 || slices.Contains(f.keepAlives(began), 1) {
-					t.Errorf("acknowledged before the owner has let go: %v", f.keepAlives(began))
-				}
-				letGo(t, l)
-				if name != "Client.Close" { // which waits for it
-					time.Sleep(minPause)
-					synctest.Wait()
-				}
-				if !f.over() || f.state().held != 0 {
-					t.Errorf("not acknowledged although the owner has let go: %v", f.keepAlives(began))
-				}
-				closeClient(t, c)
-				if asked := f.keepAlives(began); len(asked) > 2 || asked[len(asked)-1] != 1 {
-					t.Errorf("KeepAlives %v", asked)
-				}
-			})
+		runInBubble(t, name, func(t *testing.T, f *fake) {
+			c, l := f.held(f.config())
+			began := time.Since(f.began)
+			f.doomed()
+			<-c.Done()
+			if d := time.Since(f.began) - began; d > 10*time.Millisecond || !errors.Is(c.Err(), EndedByCell) || !strings.Contains(c.Err().Error(), "ended by bob: too old") {
+				t.Errorf("after %v: %v", d, c.Err())
+			}
+			if !errors.Is(l.Err(), EndedByCell) || l.ExclusiveUntil() != 0 {
+				t.Errorf("the lock: %v, exclusive for %v", l.Err(), l.ExclusiveUntil())
+			}
+			time.Sleep(5 * time.Second)
+			if f.over() || f.state().held == 0 || len(f.keepAlives(began)) > 1 || slices.Contains(f.keepAlives(began), 1) {
+				t.Errorf("acknowledged before the owner has let go: %v", f.keepAlives(began))
+			}
+			letGo(t, l)
+			if name != "Client.Close" { // which waits for it
+				time.Sleep(minPause)
+				synctest.Wait()
+			}
+			if !f.over() || f.state().held != 0 {
+				t.Errorf("not acknowledged although the owner has let go: %v", f.keepAlives(began))
+			}
+			closeClient(t, c)
+			if asked := f.keepAlives(began); len(asked) > 2 || asked[len(asked)-1] != 1 {
+				t.Errorf("KeepAlives %v", asked)
+			}
 		})
 	}
 }
 
 // Without locks there is nothing to wait for.
 func TestSessionEndedWithoutLocks(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
 		time.Sleep(time.Second)
 		f.doomed()
@@ -92,10 +87,7 @@ func TestSessionEndedWithoutLocks(t *testing.T) {
 		if !f.over() {
 			t.Errorf("not acknowledged")
 		}
-		if _, err := h.Stat(t.Context()); !errors.Is(err, EndedByCell) {
-			t.Errorf("Stat: %v", err)
-		}
-		closeClient(t, c)
+		wants(t, "Stat", second(h.Stat(t.Context())), EndedByCell)
 	})
 }
 
@@ -125,15 +117,8 @@ func TestSessionEndedForTheDeaf(t *testing.T) {
 func TestCallHearsOfTheEndFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, l := f.held(f.config())
-		f.script(func(s seen) verb {
-			if s.method == "GetStat" {
-				return fail(api.Errorf(api.SessionExpired, "it is being ended"))
-			}
-			return nil
-		})
-		if _, err := l.handle.Stat(t.Context()); !errors.Is(err, EndedByCell) {
-			t.Errorf("Stat: %v", err)
-		}
+		f.on("GetStat", fail(api.Errorf(api.SessionExpired, "it is being ended")))
+		wants(t, "Stat", second(l.handle.Stat(t.Context())), EndedByCell)
 		f.doomed()
 		time.Sleep(5 * time.Second)
 		if f.over() {
@@ -187,15 +172,11 @@ func TestEndSession(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, l := f.held(f.config())
 		operator := f.client(f.config())
-		if err := operator.EndSession(t.Context(), operator.Session(), "x"); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("its own: %v", err)
-		}
+		wants(t, "its own", operator.EndSession(t.Context(), operator.Session(), "x"), api.InvalidArgument)
 		if err := operator.EndSession(t.Context(), 0, "x"); !errors.Is(err, api.NotFound) || len(f.heard("EndSession")) > 0 {
 			t.Errorf("session 0, which nobody has: %v, %d calls", err, len(f.heard("EndSession")))
 		}
-		if err := operator.EndSession(t.Context(), c.Session(), strings.Repeat("x", api.MaxReason+1)); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("a long reason: %v", err)
-		}
+		wants(t, "a long reason", operator.EndSession(t.Context(), c.Session(), strings.Repeat("x", api.MaxReason+1)), api.InvalidArgument)
 		if err := operator.EndSession(t.Context(), 99, ""); !errors.Is(err, api.NotFound) || operator.Err() != nil {
 			t.Errorf("of nobody: %v, %v", err, operator.Err())
 		}
@@ -219,23 +200,20 @@ func TestEndSession(t *testing.T) {
 // A lock that was granted just when the session ended is not handed out: the end
 // may have been acknowledged without it.
 func TestGrantAtTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
 		l := newLock(h, lockTerms{mode: api.Exclusive}, f.parsedSequencer(7))
 		c.session.endSession(EndedByCell, "by bob")
 		if err := h.setLock(l); !errors.Is(err, EndedByCell) || len(c.handles.unreleasedLocks()) != 0 {
 			t.Errorf("%v, %d locks", err, len(c.handles.unreleasedLocks()))
 		}
-		closeClient(t, c)
 	})
 }
 
 // One last KeepAlive is enough, also if the master answers it while it is still
 // busy ending the session.
 func TestLastKeepAliveIsOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		time.Sleep(time.Second)
 		began := time.Since(f.began)
 		f.script(func(s seen) verb {
@@ -253,7 +231,6 @@ func TestLastKeepAliveIsOne(t *testing.T) {
 			t.Errorf("KeepAlives %v", asked)
 		}
 		f.script(nil)
-		closeClient(t, c)
 	})
 }
 
@@ -261,32 +238,130 @@ func TestLastKeepAliveIsOne(t *testing.T) {
 // of that. The answers may come in either order.
 func TestLaterGrantEndsTheEarlier(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, f *fake) {
-			c := f.client(f.config())
+		inSession(t, func(t *testing.T, f *fake, c *Client) {
 			h := lockable(t, c, 0)
 			grant := func(generation uint64) *Lock {
 				return newLock(h, lockTerms{mode: api.Exclusive}, f.parsedSequencer(generation))
 			}
 			earlier, later := grant(7), grant(8)
 			if !late {
-				if err := h.setLock(earlier); err != nil {
-					t.Fatal(err)
-				}
+				must(t, h.setLock(earlier))
 			}
-			if err := h.setLock(later); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.setLock(later))
 			if late {
-				if err := h.setLock(earlier); !errors.Is(err, api.LockLost) {
-					t.Errorf("an answer that came late: %v", err)
-				}
+				wants(t, "an answer that came late", h.setLock(earlier), api.LockLost)
 			} else if !errors.Is(earlier.Err(), LockTaken) {
 				t.Errorf("the earlier lock: %v", earlier.Err())
 			}
 			if locks := c.handles.unreleasedLocks(); len(locks) != 1 || locks[0] != later || later.Err() != nil {
 				t.Errorf("%d locks; the later: %v", len(locks), later.Err())
 			}
-			closeClient(t, c)
 		})
 	}
+}
+
+// Chubby §2.6: Poison fails what is outstanding and what comes later, at once,
+// and closes nothing. What was under way is settled.
+func TestPoison(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		h, other := lockable(t, c, 0), lockable(t, c, 0)
+		f.locked(func() { f.holder = &fakeHold{gen: 50, session: &fakeSession{id: 77}} })
+		f.when(func(s seen) bool { return s.method == "SetContents" || s.method == "GetStat" }, hang)
+		failed := make(chan error)
+		for _, operation := range []func() error{
+			func() error { _, err := h.Acquire(t.Context(), api.Exclusive); return err },
+			func() error { _, err := h.SetContents(t.Context(), nil); return err },
+			func() error { _, err := h.Stat(t.Context()); return err },
+		} {
+			go func() { failed <- operation() }()
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		h.Poison()
+		for range 3 {
+			if err := <-failed; !errors.Is(err, api.HandleClosed) || !errors.Is(err, Poisoned) || time.Since(began) > 10*time.Millisecond {
+				t.Errorf("outstanding: %v after %v", err, time.Since(began))
+			}
+		}
+		f.script(nil)
+		for _, err := range []error{
+			func() error { _, err := h.Stat(t.Context()); return err }(),
+			h.Delete(t.Context()),
+			func() error { _, err := h.TryAcquire(t.Context(), api.Shared); return err }(),
+			func() error { _, err := h.Open(t.Context(), "y", OpenOptions{Read: true}); return err }(),
+		} {
+			if !errors.Is(err, api.HandleClosed) || !errors.Is(err, Poisoned) {
+				t.Errorf("later: %v", err)
+			}
+		}
+		if _, err := other.Stat(t.Context()); err != nil || len(f.only().handles) != 2 {
+			t.Errorf("another handle: %v; %d are open", err, len(f.only().handles))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n, open := len(f.heard("Cancel")), c.numbers.wireMutation(0).GetOutstanding(); n != 2 || len(open) != 0 {
+			t.Errorf("%d withdrawn, outstanding %v", n, open)
+		}
+		h.Poison() // again
+		if err := h.Close(t.Context()); err != nil || len(f.only().handles) != 1 {
+			t.Errorf("Close: %v; %d are open", err, len(f.only().handles))
+		}
+	})
+}
+
+// The lock of a poisoned handle stays held, and can be released.
+func TestPoisonKeepsTheLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, l := f.held(f.config())
+		l.handle.Poison()
+		time.Sleep(time.Minute)
+		if l.Err() != nil || f.state().held == 0 {
+			t.Errorf("%v, held %d", l.Err(), f.state().held)
+		}
+		if err := l.Release(t.Context()); err != nil || f.state().held != 0 {
+			t.Errorf("Release: %v, held %d", err, f.state().held)
+		}
+		closeClient(t, c)
+	})
+}
+
+// A lock that is granted to a handle that was poisoned meanwhile is not handed
+// out, and is given back.
+func TestGrantToPoisoned(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		h := lockable(t, c, 0)
+		f.on("TryAcquire", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			h.Poison()
+			return reply, err
+		})
+		if l, err := h.TryAcquire(t.Context(), api.Exclusive); l != nil || !errors.Is(err, Poisoned) || !errors.Is(err, api.HandleClosed) {
+			t.Errorf("%v, %v", l, err)
+		}
+		time.Sleep(time.Second)
+		if f.state().held != 0 {
+			t.Errorf("held %d", f.state().held)
+		}
+	})
+}
+
+// The name of a node below a directory is sent as it is, with the directory's
+// handle; the handle's path is the whole.
+func TestOpenBelow(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		d := opened(t, c, "/ls/foo/d", OpenOptions{Read: true, Create: Directory})
+		h, err := d.Open(t.Context(), "a/b", OpenOptions{Read: true, Create: File, Contents: []byte("x")})
+		if err != nil || h.Path() != "/ls/foo/d/a/b" {
+			t.Fatalf("%v, %v", h, err)
+		}
+		r := f.heard("Open")[1].request.(*chubbypb.OpenRequest)
+		if r.GetPath() != "a/b" || string(r.GetDirectory()) != string(d.currentToken()) || string(r.GetContents()) != "x" {
+			t.Errorf("%+v", r)
+		}
+		for _, name := range []string{"", "/a", "a/", "..", "a//b"} {
+			if _, err := d.Open(t.Context(), name, OpenOptions{Read: true}); !errors.Is(err, api.InvalidPath) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	})
 }

@@ -18,12 +18,9 @@ import (
 
 func watching(t *testing.T, c *Client) *Handle {
 	t.Helper()
-	h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{
+	h := opened(t, c, "/ls/foo/x", OpenOptions{
 		Read: true, Write: true, Create: File, Events: []api.EventKind{api.EventContentsModified, api.EventConflictingLock},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return h
 }
 
@@ -85,8 +82,7 @@ func testEvents(t *testing.T, f *fake) {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx := bounded(t, time.Second)
 	var got []string
 	for e, err := range h.Events(ctx) {
 		got = append(got, fmt.Sprint(e.Kind, e.Child, errors.Is(err, api.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded)))
@@ -101,8 +97,7 @@ func testEvents(t *testing.T, f *fake) {
 }
 
 func TestEventsAskedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, _ *fake, c *Client) {
 		for kind := api.EventContentsModified; kind <= api.EventLockVacant+1; kind++ {
 			for _, read := range []bool{true, false} {
 				want := kind.Subscribable() && (read || kind == api.EventLockAcquired || kind == api.EventLockVacant || kind == api.EventConflictingLock)
@@ -112,15 +107,13 @@ func TestEventsAskedFor(t *testing.T) {
 				}
 			}
 		}
-		closeClient(t, c)
 	})
 }
 
 // An application that does not read its events holds up nobody, and costs a
 // bounded queue; what did not fit is one marker, in its place. The end of the node always fits.
 func TestEventsSlowApplication(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := watching(t, c)
 		s := f.only()
 		tell := func(n int) {
@@ -139,9 +132,7 @@ func TestEventsSlowApplication(t *testing.T) {
 			t.Errorf("acknowledged %d", acked)
 		}
 		take := func() {
-			if _, err := h.Next(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(h.Next(t.Context())))
 		}
 		take()
 		tell(5)
@@ -159,7 +150,6 @@ func TestEventsSlowApplication(t *testing.T) {
 		if kinds := h.waiting(); kinds[len(kinds)-1] != api.EventHandleInvalid {
 			t.Errorf("the node is gone, and at last waits %v", kinds[len(kinds)-1])
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -183,45 +173,43 @@ func TestEventsEnd(t *testing.T) {
 			f.post(f.only(), chubbypb.EventKind_EVENT_KIND_SESSION_ENDED)
 		}, api.SessionExpired, EndedByCell, nil},
 	} {
-		t.Run(end.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				c := f.client(f.config())
-				queued, empty := watching(t, c), watching(t, c)
-				var waiters sync.WaitGroup
-				for range 3 {
-					waiters.Go(func() {
-						e, err := empty.Next(t.Context())
-						if err == nil && len(end.last) > 0 && e.Kind == end.last[0] {
-							_, err = empty.Next(t.Context())
-						}
-						if !errors.Is(err, end.code) || end.also != nil && !errors.Is(err, end.also) {
-							t.Errorf("who waited: %v, %v", e, err)
-						}
-					})
-				}
-				for range 2 {
-					f.tell(f.only(), uint64(queued.id), modified(1))
-				}
-				time.Sleep(time.Second)
-				end.end(f, c, queued)
-				end.end(f, c, empty)
-				waiters.Wait()
-				want := append([]api.EventKind{api.EventContentsModified, api.EventContentsModified}, end.last...)
-				var got []api.EventKind
-				for e, err := range queued.Events(t.Context()) {
-					if err != nil {
-						if !errors.Is(err, end.code) || end.also != nil && !errors.Is(err, end.also) {
-							t.Errorf("at last %v", err)
-						}
-						break
+		runInBubble(t, end.name, func(t *testing.T, f *fake) {
+			c := f.client(f.config())
+			queued, empty := watching(t, c), watching(t, c)
+			var waiters sync.WaitGroup
+			for range 3 {
+				waiters.Go(func() {
+					e, err := empty.Next(t.Context())
+					if err == nil && len(end.last) > 0 && e.Kind == end.last[0] {
+						_, err = empty.Next(t.Context())
 					}
-					got = append(got, e.Kind)
+					if !errors.Is(err, end.code) || end.also != nil && !errors.Is(err, end.also) {
+						t.Errorf("who waited: %v, %v", e, err)
+					}
+				})
+			}
+			for range 2 {
+				f.tell(f.only(), uint64(queued.id), modified(1))
+			}
+			time.Sleep(time.Second)
+			end.end(f, c, queued)
+			end.end(f, c, empty)
+			waiters.Wait()
+			want := append([]api.EventKind{api.EventContentsModified, api.EventContentsModified}, end.last...)
+			var got []api.EventKind
+			for e, err := range queued.Events(t.Context()) {
+				if err != nil {
+					if !errors.Is(err, end.code) || end.also != nil && !errors.Is(err, end.also) {
+						t.Errorf("at last %v", err)
+					}
+					break
 				}
-				if !slices.Equal(got, want) {
-					t.Errorf("got %v, want %v", got, want)
-				}
-				_ = c.Close(t.Context())
-			})
+				got = append(got, e.Kind)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			_ = c.Close(t.Context())
 		})
 	}
 }
@@ -245,18 +233,13 @@ func TestEventSequences(t *testing.T) {
 		if got := two.waiting(); !slices.Equal(got, []api.EventKind{api.EventLost}) || len(deaf.waiting()) != 0 {
 			t.Errorf("others: %v, %v", got, deaf.waiting())
 		}
-		f.script(func(s seen) verb { // the events of every reply come twice
-			if s.method != "KeepAlive" {
-				return nil
+		f.on("KeepAlive", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			if r, ok := reply.(*chubbypb.KeepAliveReply); ok && err == nil {
+				r.Events = append(r.Events, r.GetEvents()...)
 			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				reply, err := next()
-				if r, ok := reply.(*chubbypb.KeepAliveReply); ok && err == nil {
-					r.Events = append(r.Events, r.GetEvents()...)
-				}
-				return reply, err
-			}
-		})
+			return reply, err
+		}) // the events of every reply come twice
 		time.Sleep(10 * time.Second)
 		f.tell(s, uint64(one.id), modified(2))
 		f.tell(s, uint64(one.id), modified(3))
@@ -264,17 +247,12 @@ func TestEventSequences(t *testing.T) {
 		if got := one.waiting(); len(got) != 4 {
 			t.Errorf("with duplicates: %v", got)
 		}
-		f.script(func(s seen) verb {
-			if s.method != "KeepAlive" {
-				return nil
+		f.on("KeepAlive", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			if r, ok := reply.(*chubbypb.KeepAliveReply); ok && err == nil && len(r.GetEvents()) > 0 {
+				r.Epoch = 4
 			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				reply, err := next()
-				if r, ok := reply.(*chubbypb.KeepAliveReply); ok && err == nil && len(r.GetEvents()) > 0 {
-					r.Epoch = 4
-				}
-				return reply, err
-			}
+			return reply, err
 		})
 		time.Sleep(10 * time.Second)
 		f.tell(s, uint64(one.id), modified(4))
@@ -289,8 +267,7 @@ func TestEventSequences(t *testing.T) {
 
 // The master's marker that it dropped events concerns every handle.
 func TestEventsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		one, two := watching(t, c), watching(t, c)
 		f.tell(f.only(), uint64(one.id), modified(1))
 		f.post(f.only(), chubbypb.EventKind_EVENT_KIND_LOST)
@@ -302,29 +279,21 @@ func TestEventsLost(t *testing.T) {
 		if got := two.waiting(); !slices.Equal(got, []api.EventKind{api.EventLost}) {
 			t.Errorf("%v", got)
 		}
-		closeClient(t, c)
 	})
 }
 
 // Loss of the lock is told in its place, after the lock's context has ended.
 func TestLockLostEvent(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := watching(t, c)
-		l, err := h.Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := acquired(t, h)
 		s := f.only()
 		f.tell(s, uint64(h.id), modified(1))
 		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
 		f.tell(s, uint64(h.id), modified(2))
 		var got []api.EventKind
 		for range 3 {
-			e, err := h.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := ok(h.Next(t.Context()))(t)
 			got = append(got, e.Kind)
 			if e.Kind == api.EventLockLost && (l.Err() == nil || e.Reason != api.ByBreak || e.Explanation == "" || e.Generation != l.Sequencer().Generation) {
 				t.Errorf("%+v; the lock: %v", e, l.Err())
@@ -333,10 +302,7 @@ func TestLockLostEvent(t *testing.T) {
 		if !slices.Equal(got, []api.EventKind{api.EventContentsModified, api.EventLockLost, api.EventContentsModified}) {
 			t.Errorf("%v", got)
 		}
-		if err := l.Release(t.Context()); !errors.Is(err, api.LockLost) {
-			t.Errorf("Release: %v", err)
-		}
-		closeClient(t, c)
+		wants(t, "Release", l.Release(t.Context()), api.LockLost)
 	})
 }
 
@@ -372,8 +338,7 @@ func TestLastEventIsFoundBeforeTheEnd(t *testing.T) {
 // That a handle is invalid is an event, and the last: who ranges over the events
 // finds it however it meets him.
 func TestInvalidationIsFoundBeforeTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, _ *fake, c *Client) {
 		for range 20_000 {
 			h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{Read: true, Events: []api.EventKind{api.EventContentsModified}})
 			done := make(chan struct{})
@@ -387,6 +352,5 @@ func TestInvalidationIsFoundBeforeTheEnd(t *testing.T) {
 				t.Fatalf("%v, %v", e.Kind, err)
 			}
 		}
-		closeClient(t, c)
 	})
 }

@@ -220,9 +220,7 @@ func (f *fake) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	conn, err := pipe.DialContext(ctx)
 	if err == nil {
-		f.mu.Lock()
-		f.conns[address] = append(f.conns[address], conn)
-		f.mu.Unlock()
+		f.locked(func() { f.conns[address] = append(f.conns[address], conn) })
 	}
 	return conn, err
 }

@@ -2,8 +2,12 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"testing"
+	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
@@ -61,4 +65,125 @@ func (f *fake) state() state {
 		s.handles, s.acked, s.told = len(only.handles), only.acked, only.told
 	}
 	return s
+}
+
+// inSession runs a test in virtual time, on a cell, with a session that is closed in the end.
+func inSession(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		test(t, f, c)
+		closeClient(t, c)
+	})
+}
+
+// runInBubble and runInSession run a part of a test, by its name.
+func runInBubble(t *testing.T, name string, test func(t *testing.T, f *fake)) {
+	t.Run(name, func(t *testing.T) { inBubble(t, test) })
+}
+
+func runInSession(t *testing.T, name string, test func(t *testing.T, f *fake, c *Client)) {
+	t.Run(name, func(t *testing.T) { inSession(t, test) })
+}
+
+// must ends the test if a call has failed, and noError reports that.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// bounded returns a context that ends after that time, or with the test.
+func bounded(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// opened opens a node by its path, or below a directory.
+func opened(t testing.TB, from interface {
+	Open(ctx context.Context, path string, o OpenOptions) (*Handle, error)
+}, path string, o OpenOptions) *Handle {
+	t.Helper()
+	return ok(from.Open(t.Context(), path, o))(t)
+}
+
+// acquired acquires the lock of a handle.
+func acquired(t testing.TB, h *Handle) *Lock {
+	t.Helper()
+	return ok(h.Acquire(t.Context(), api.Exclusive))(t)
+}
+
+// settled checks that no request of a session is without an answer.
+func settled(t testing.TB, c *Client) {
+	t.Helper()
+	if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
+		t.Errorf("outstanding %v", open)
+	}
+}
+
+// when has the cell do that with each call for which cond holds: on with all of a method, onFirst with the first, and at with all that reach
+// an address.
+func (f *fake) when(cond func(s seen) bool, v verb) {
+	f.script(func(s seen) verb {
+		if !cond(s) {
+			return nil
+		}
+		return v
+	})
+}
+
+func (f *fake) on(method string, v verb) {
+	f.when(func(s seen) bool { return s.method == method }, v)
+}
+
+func (f *fake) onFirst(method string, v verb) {
+	f.when(func(s seen) bool { return s.method == method && s.nth == 1 }, v)
+}
+
+func (f *fake) at(address string, v verb) {
+	f.when(func(s seen) bool { return s.address == address }, v)
+}
+
+// locked changes something of the cell.
+func (f *fake) locked(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// refuse has the cell take no more connections; those that there are stay.
+func (f *fake) refuse() {
+	f.locked(func() {
+		for _, address := range addresses() {
+			f.down[address] = true
+		}
+	})
+}
+
+// wants checks the error of a call, or that it has no error (nil).
+func wants(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v; want %v", what, err, want)
+	}
+}
+
+// ok returns what a call returns, and ends the test on its error.
+func ok[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
 }

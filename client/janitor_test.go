@@ -14,12 +14,8 @@ import (
 // Cancel, and no later mutation is sent before: it could not take effect after
 // one that was made later.
 func TestAbandoned(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File})
-		if err != nil {
-			t.Fatal(err)
-		}
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		h := lockable(t, c, 0)
 		f.script(func(s seen) verb {
 			switch {
 			case s.method == "SetContents" && s.nth == 1:
@@ -32,15 +28,12 @@ func TestAbandoned(t *testing.T) {
 			}
 			return nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err = h.SetContents(ctx, []byte("old"))
+		ctx := bounded(t, time.Second)
+		_, err := h.SetContents(ctx, []byte("old"))
 		if !errors.Is(err, api.Uncertain) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("abandoned: %v", err)
 		}
-		if _, err := h.SetContents(t.Context(), []byte("new")); err != nil {
-			t.Error(err)
-		}
+		noError(t, second(h.SetContents(t.Context(), []byte("new"))))
 		cancels, writes := f.heard("Cancel"), f.heard("SetContents")
 		if len(cancels) != 3 || len(writes) != 2 || writes[1].at < cancels[2].at {
 			t.Errorf("cancels %v, writes %v", cancels, writes)
@@ -50,33 +43,20 @@ func TestAbandoned(t *testing.T) {
 		if s := f.state(); s.contents != "new" || s.writes != 1 {
 			t.Errorf("contents %q after %d writes", s.contents, s.writes)
 		}
-		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
-			t.Errorf("outstanding %v", open)
-		}
-		closeClient(t, c)
+		settled(t, c)
 	})
 }
 
 // A broken connection says nothing of what had been sent over it.
 func TestBrokenAndAbandoned(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.script(func(s seen) verb {
-			if s.method == "SetContents" {
-				return func(_ context.Context, next func() (any, error)) (any, error) {
-					reply, err := next()
-					f.cut(addresses()...)
-					return reply, err
-				}
-			}
-			return nil
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		h := lockable(t, c, 0)
+		f.on("SetContents", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			f.cut(addresses()...)
+			return reply, err
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := bounded(t, time.Second)
 		if _, err := h.SetContents(ctx, nil); !errors.Is(err, api.Uncertain) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
@@ -85,22 +65,14 @@ func TestBrokenAndAbandoned(t *testing.T) {
 		if n, open := len(f.heard("Cancel")), c.numbers.wireMutation(0).GetOutstanding(); n != 1 || len(open) != 0 {
 			t.Errorf("%d cancels, outstanding %v", n, open)
 		}
-		closeClient(t, c)
 	})
 }
 
 // An Open that is left after it was done leaves no handle behind.
 func TestAbandonedOpen(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		f.script(func(s seen) verb {
-			if s.method == "Open" && s.nth == 1 {
-				return mute
-			}
-			return nil
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		f.onFirst("Open", mute)
+		ctx := bounded(t, time.Second)
 		if _, err := c.Open(ctx, "/ls/foo/x", OpenOptions{Read: true, Create: File}); !errors.Is(err, api.Uncertain) {
 			t.Errorf("%v", err)
 		}
@@ -109,51 +81,31 @@ func TestAbandonedOpen(t *testing.T) {
 		if s := f.state(); s.handles != 0 || len(f.heard("CloseHandle")) != 1 || len(c.handles.byID) != 0 {
 			t.Errorf("handles at the cell %v, here %v", s.handles, c.handles.byID)
 		}
-		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
-			t.Errorf("outstanding %v", open)
-		}
-		closeClient(t, c)
+		settled(t, c)
 	})
 }
 
 // Close and Release are carried through although their callers left.
 func TestAbandonedCloseAndRelease(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := h.Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.script(func(s seen) verb {
-			if (s.method == "CloseHandle" || s.method == "Release") && s.nth == 1 {
-				return hang
-			}
-			return nil
-		})
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		h := lockable(t, c, 0)
+		l := acquired(t, h)
+		f.when(func(s seen) bool { return (s.method == "CloseHandle" || s.method == "Release") && s.nth == 1 }, hang)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.Release(ctx); !errors.Is(err, api.Uncertain) {
-			t.Errorf("Release: %v", err)
-		}
+		wants(t, "Release", l.Release(ctx), api.Uncertain)
 		time.Sleep(time.Second)
 		if f.state().held != 0 {
 			t.Errorf("the lock is still held")
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := h.Close(ctx); !errors.Is(err, api.Uncertain) {
-			t.Errorf("Close: %v", err)
-		}
+		wants(t, "Close", h.Close(ctx), api.Uncertain)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if s := f.state(); s.handles != 0 || len(f.heard("Cancel")) != 0 {
 			t.Errorf("handles %v, cancels %v", s.handles, f.heard("Cancel"))
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -162,48 +114,37 @@ func TestAbandonedCloseAndRelease(t *testing.T) {
 // before the call.
 func TestUnsentCloseAndRelease(t *testing.T) {
 	for name, cancelled := range map[string]bool{"deadline": false, "cancelled": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				c := f.client(f.config())
-				h := lockable(t, c, 0)
-				l, err := h.Acquire(t.Context(), api.Exclusive)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.cut(addresses()...)
-				time.Sleep(time.Second)
-				leave := func(what string, f func(context.Context) error) {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					defer cancel()
-					if cancelled {
-						cancel()
-					}
-					if err := f(ctx); !errors.Is(err, api.Uncertain) {
-						t.Errorf("%s: %v", what, err)
-					}
-				}
-				leave("Release", l.Release)
-				f.heal()
-				bound, cancel := context.WithTimeout(t.Context(), time.Minute)
+		runInSession(t, name, func(t *testing.T, f *fake, c *Client) {
+			h := lockable(t, c, 0)
+			l := acquired(t, h)
+			f.cut(addresses()...)
+			time.Sleep(time.Second)
+			leave := func(what string, f func(context.Context) error) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				again, err := h.Acquire(bound, api.Exclusive) // not before the first is released
-				if err != nil || again.Token() <= l.Token() || f.state().held != again.Token() {
-					t.Fatalf("again: %v; held %d", err, f.state().held)
+				if cancelled {
+					cancel()
 				}
-				f.cut(addresses()...)
-				time.Sleep(time.Second)
-				leave("Close", h.Close)
-				f.heal()
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				if s := f.state(); s.held != 0 || s.handles != 0 {
-					t.Errorf("held %d, handles %d", s.held, s.handles)
-				}
-				if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
-					t.Errorf("outstanding %v", open)
-				}
-				closeClient(t, c)
-			})
+				wants(t, what, f(ctx), api.Uncertain)
+			}
+			leave("Release", l.Release)
+			f.heal()
+			bound, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			again, err := h.Acquire(bound, api.Exclusive) // not before the first is released
+			if err != nil || again.Token() <= l.Token() || f.state().held != again.Token() {
+				t.Fatalf("again: %v; held %d", err, f.state().held)
+			}
+			f.cut(addresses()...)
+			time.Sleep(time.Second)
+			leave("Close", h.Close)
+			f.heal()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if s := f.state(); s.held != 0 || s.handles != 0 {
+				t.Errorf("held %d, handles %d", s.held, s.handles)
+			}
+			settled(t, c)
 		})
 	}
 }
@@ -215,44 +156,149 @@ func TestRefusedCloseAndReleaseAreCarriedThrough(t *testing.T) {
 		"no master":  api.Errorf(api.Unavailable, "it cannot serve yet"),
 		"not master": api.Errorf(api.NotMaster, "it is not the master"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				c := f.client(f.config())
-				h := lockable(t, c, 0)
-				l, err := h.Acquire(t.Context(), api.Exclusive)
-				if err != nil {
-					t.Fatal(err)
+		runInSession(t, name, func(t *testing.T, f *fake, c *Client) {
+			h := lockable(t, c, 0)
+			l := acquired(t, h)
+			refuse := func(s seen) verb {
+				if s.method == "CloseHandle" || s.method == "Release" {
+					return fail(refusal)
 				}
-				refuse := func(s seen) verb {
-					if s.method == "CloseHandle" || s.method == "Release" {
-						return fail(refusal)
-					}
-					return nil
-				}
-				leave := func(what string, call func(context.Context) error) {
-					f.script(refuse)
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					defer cancel()
-					if err := call(ctx); !errors.Is(err, api.Uncertain) {
-						t.Errorf("%s: %v", what, err)
-					}
-					f.script(nil)
-					time.Sleep(2 * time.Second)
-					synctest.Wait()
-				}
-				leave("Release", l.Release)
-				if held := f.state().held; held != 0 {
-					t.Errorf("the lock is still held: %d", held)
-				}
-				leave("Close", h.Close)
-				if handles := f.state().handles; handles != 0 {
-					t.Errorf("%d handles are still open", handles)
-				}
-				if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
-					t.Errorf("outstanding %v", open)
-				}
-				closeClient(t, c)
-			})
+				return nil
+			}
+			leave := func(what string, call func(context.Context) error) {
+				f.script(refuse)
+				ctx := bounded(t, time.Second)
+				wants(t, what, call(ctx), api.Uncertain)
+				f.script(nil)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+			}
+			leave("Release", l.Release)
+			if held := f.state().held; held != 0 {
+				t.Errorf("the lock is still held: %d", held)
+			}
+			leave("Close", h.Close)
+			if handles := f.state().handles; handles != 0 {
+				t.Errorf("%d handles are still open", handles)
+			}
+			settled(t, c)
 		})
 	}
+}
+
+// ended returns a context that has been cancelled, as that of a program that got a
+// signal, or whose deadline has passed.
+func ended(t *testing.T, byDeadline bool) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if byDeadline {
+		<-ctx.Done()
+	}
+	return ctx
+}
+
+// A program that is shut down in an orderly way gives back what it holds, although
+// the context that it passes has ended by then.
+func TestPartingWithEndedContext(t *testing.T) {
+	for name, byDeadline := range map[string]bool{"cancelled": false, "deadline": true} {
+		runInBubble(t, name, func(t *testing.T, f *fake) {
+			c := f.client(f.config())
+			h := lockable(t, c, 0)
+			l := acquired(t, h)
+			over := ended(t, byDeadline)
+			if err := l.Release(over); err != nil || f.state().held != 0 {
+				t.Errorf("Release: %v; held %d", err, f.state().held)
+			}
+			if err := h.Close(over); err != nil || f.state().handles != 0 {
+				t.Errorf("Close of the handle: %v; handles %v", err, f.state().handles)
+			}
+			if err := c.Close(over); err != nil || len(f.heard("EndSession")) != 1 {
+				t.Errorf("Close: %v; %d calls", err, len(f.heard("EndSession")))
+			}
+		})
+	}
+}
+
+// While the cell is away, what is given back is given up after CleanupTime; and
+// only one call waits for so long, however many there are.
+func TestPartingFromACellThatIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		l := acquired(t, h)
+		f.cut(addresses()...)
+		synctest.Wait()
+		took := func(what string, most, least time.Duration, ctx context.Context, call func(context.Context) error) {
+			began := time.Now()
+			err := call(ctx)
+			if d := time.Since(began); err == nil || !errors.Is(err, ctx.Err()) || d > most || d < least {
+				t.Errorf("%s: %v after %v, want %v to %v", what, err, d, least, most)
+			}
+		}
+		over := ended(t, false)
+		took("Release", CleanupTime, CleanupTime, over, l.Release)
+		took("Close of the handle", 0, 0, over, h.Close)
+		f.heal()
+		time.Sleep(10 * time.Second) // the master is heard again
+		if s := f.state(); s.held != 0 || s.handles != 0 {
+			t.Errorf("it was not done in the background: held %d, handles %v", s.held, s.handles)
+		}
+		h = lockable(t, c, 0)
+		f.cut(addresses()...)
+		synctest.Wait()
+		took("Close of the next handle", CleanupTime, CleanupTime, over, h.Close)
+		took("Close of the client", CleanupTime, CleanupTime, over, c.Close)
+	})
+}
+
+// A deadline that lies ahead is kept: that is for callers that do not want to wait.
+// A cancellation during the call leaves it CleanupTime.
+func TestPartingBeginsWithTheCancellation(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		first, second := lockable(t, c, 0), lockable(t, c, 0)
+		f.cut(addresses()...)
+		synctest.Wait()
+		brief := bounded(t, 300*time.Millisecond)
+		began := time.Now()
+		if err := first.Close(brief); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 300*time.Millisecond {
+			t.Errorf("with a deadline: %v after %v", err, time.Since(began))
+		}
+		working, stop := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, stop)
+		began = time.Now()
+		if err := second.Close(working); !errors.Is(err, context.Canceled) || time.Since(began) != 2*time.Second+CleanupTime {
+			t.Errorf("cancelled: %v after %v", err, time.Since(began))
+		}
+		f.heal()
+	})
+}
+
+// A deadline that passes during a call says that its caller did not want to wait, and
+// nothing of the cell: another call whose context has been cancelled has its time.
+func TestPartingAfterAShortDeadline(t *testing.T) {
+	for range 8 { // of two timers at one moment either may be first
+		inSession(t, func(t *testing.T, f *fake, c *Client) {
+			first, second := lockable(t, c, 0), lockable(t, c, 0)
+			f.onFirst("CloseHandle", hang)
+			brief := bounded(t, time.Millisecond)
+			wants(t, "with a deadline", first.Close(brief), context.DeadlineExceeded)
+			if err := second.Close(ended(t, false)); err != nil || f.state().handles != 0 {
+				t.Errorf("cancelled: %v; handles %d", err, f.state().handles)
+			}
+		})
+	}
+}
+
+// When the lease has run out, Close does not wait for the cell for long.
+func TestCloseAfterTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		f.cut(addresses()...)
+		time.Sleep(20 * time.Second)
+		began := time.Now()
+		if err := c.Close(t.Context()); !errors.Is(err, api.Unavailable) || time.Since(began) != CleanupTime {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }

@@ -18,10 +18,7 @@ import (
 func inKept(t *testing.T, replicas int, test func(ctx context.Context, cell *celltest.Cell, k *client.Keeper, operator *client.Client)) {
 	t.Helper()
 	inCell(t, replicas, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		k, err := client.Keep(ctx, client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom("kept"), Clock: cell.ClockOf("kept"), As: "kept"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := ok(client.Keep(ctx, client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom("kept"), Clock: cell.ClockOf("kept"), As: "kept"}))(t)
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
@@ -35,10 +32,7 @@ func inKept(t *testing.T, replicas int, test func(ctx context.Context, cell *cel
 func TestKeeperSharesASession(t *testing.T) {
 	inKept(t, 3, func(ctx context.Context, cell *celltest.Cell, k *client.Keeper, operator *client.Client) {
 		sessions := func() int {
-			list, err := operator.Cell().Sessions(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := ok(operator.Cell().Sessions(ctx))(t)
 			return len(list) - 1 // without the operator's
 		}
 		if n := sessions(); n != 0 {
@@ -66,15 +60,11 @@ func TestKeeperSharesASession(t *testing.T) {
 		close(both)
 		all.Wait()
 		cell.Restart(cell.FailOver())
-		if err := k.Do(ctx, func(c *client.Client) error { _, err := c.Put(ctx, "/ls/local/file", nil); return err }); err != nil {
-			t.Error(err)
-		}
+		noError(t, k.Do(ctx, func(c *client.Client) error { _, err := c.Put(ctx, "/ls/local/file", nil); return err }))
 		if n := sessions(); n != 1 {
 			t.Errorf("%d sessions after a fail-over", n)
 		}
-		if err := k.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, k.Close(ctx))
 		if n := sessions(); n != 0 {
 			t.Errorf("%d sessions after Close", n)
 		}
@@ -134,9 +124,7 @@ func TestKeeperCallsAgain(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			inKept(t, 1, func(ctx context.Context, cell *celltest.Cell, k *client.Keeper, operator *client.Client) {
 				for _, path := range []string{"/ls/local/lock", "/ls/local/other"} {
-					if _, err := operator.Put(ctx, path, nil); err != nil {
-						t.Fatal(err)
-					}
+					must(t, second(operator.Put(ctx, path, nil)))
 				}
 				var seen []api.SessionID
 				err := k.Do(ctx, func(c *client.Client) error {
@@ -168,12 +156,8 @@ func TestKeeperWaitsForTheReleaseOfLostLocks(t *testing.T) {
 			l, err = c.Acquire(ctx, lockPath)
 			return err
 		}
-		if err := k.Do(ctx, take); err != nil {
-			t.Fatal(err)
-		}
-		if err := operator.EndSession(ctx, id, "a test"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, k.Do(ctx, take))
+		must(t, operator.EndSession(ctx, id, "a test"))
 		<-l.Context().Done()
 		was := id
 		for range 3 {
@@ -183,17 +167,11 @@ func TestKeeperWaitsForTheReleaseOfLostLocks(t *testing.T) {
 		}
 		brief, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		if _, err := operator.Acquire(brief, lockPath); !errors.Is(err, api.DeadlineExceeded) {
-			t.Errorf("another has the lock, whose work has not stopped: %v", err)
-		}
-		if err := l.Release(ctx); !errors.Is(err, api.SessionExpired) {
-			t.Errorf("Release: %v", err)
-		}
+		wants(t, "another has the lock, whose work has not stopped", second(operator.Acquire(brief, lockPath)), api.DeadlineExceeded)
+		wants(t, "Release", l.Release(ctx), api.SessionExpired)
 		brief, cancel = context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if _, err := operator.Acquire(brief, lockPath); err != nil {
-			t.Errorf("after the release: %v", err)
-		}
+		wants(t, "after the release", second(operator.Acquire(brief, lockPath)), nil)
 	})
 }
 
@@ -213,9 +191,7 @@ func TestKeeperAbandons(t *testing.T) {
 					t.Fatal(err)
 				}
 				if byOperator {
-					if err := operator.EndSession(ctx, id, "a test"); err != nil {
-						t.Fatal(err)
-					}
+					must(t, operator.EndSession(ctx, id, "a test"))
 					<-l.Context().Done()
 				}
 				began := time.Now()
@@ -271,9 +247,7 @@ func TestKeeperBoundsLostSessions(t *testing.T) {
 		for _, l := range locks {
 			_ = l.Release(ctx)
 		}
-		if err := k.Do(ctx, func(*client.Client) error { return nil }); err != nil {
-			t.Errorf("after the releases: %v", err)
-		}
+		wants(t, "after the releases", k.Do(ctx, func(*client.Client) error { return nil }), nil)
 		for range 20 { // one that panics uses no session any more
 			func() {
 				defer func() { _ = recover() }()
@@ -284,9 +258,7 @@ func TestKeeperBoundsLostSessions(t *testing.T) {
 				})
 			}()
 		}
-		if err := k.Do(ctx, func(*client.Client) error { return nil }); err != nil {
-			t.Errorf("after panics: %v", err)
-		}
+		wants(t, "after panics", k.Do(ctx, func(*client.Client) error { return nil }), nil)
 	})
 }
 
@@ -301,13 +273,9 @@ func TestKeeperWithoutACell(t *testing.T) {
 			go func() { ends <- k.Do(ctx, func(*client.Client) error { return nil }) }()
 			time.Sleep(time.Millisecond) // the first searches, the second waits for it
 		}
-		if err := <-ends; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("until its deadline: %v", err)
-		}
+		wants(t, "until its deadline", <-ends, context.DeadlineExceeded)
 		cell.Heal("kept")
-		if err := <-ends; err != nil {
-			t.Errorf("the next: %v", err)
-		}
+		wants(t, "the next", <-ends, nil)
 		cell.Cut("kept")
 		time.Sleep(2 * time.Minute) // the session is lost
 		go func() { ends <- k.Do(ctx, func(*client.Client) error { return nil }) }()
@@ -316,9 +284,7 @@ func TestKeeperWithoutACell(t *testing.T) {
 		if err := k.Close(ctx); err != nil || time.Since(began) > client.CleanupTime {
 			t.Errorf("Close: %v after %v", err, time.Since(began))
 		}
-		if err := <-ends; !errors.Is(err, client.Closed) {
-			t.Errorf("a call that waited: %v", err)
-		}
+		wants(t, "a call that waited", <-ends, client.Closed)
 		if _, err := client.Keep(ctx, client.Config{Lease: 1}); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("a Config that is invalid: %v", err)
 		}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -20,12 +21,7 @@ import (
 func TestHedging(t *testing.T) {
 	for _, hung := range [][]string{{"b:1"}, {"b:1", "c:1"}} {
 		inBubble(t, func(t *testing.T, f *fake) {
-			f.script(func(s seen) verb {
-				if slices.Contains(hung, s.address) {
-					return hang
-				}
-				return nil
-			})
+			f.when(func(s seen) bool { return slices.Contains(hung, s.address) }, hang)
 			for range 10 { // the order is one of chance
 				began := time.Now()
 				c := f.client(f.config())
@@ -70,12 +66,7 @@ func TestWrongCell(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		cfg.Cell = "foo"
-		f.script(func(s seen) verb {
-			if s.method == "Locate" {
-				return fail(&api.Error{Code: api.WrongCell, Cell: "qux", Message: "this is a server of cell qux"})
-			}
-			return nil
-		})
+		f.on("Locate", fail(&api.Error{Code: api.WrongCell, Cell: "qux", Message: "this is a server of cell qux"}))
 		if _, err := New(t.Context(), cfg); !errors.As(err, &e) || e.Code != api.WrongCell || e.Cell != "qux" {
 			t.Errorf("%v", err)
 		}
@@ -86,17 +77,10 @@ func TestWrongCell(t *testing.T) {
 		}
 		// A session that has found its cell is not disturbed by a stranger at one
 		// of the addresses.
-		f.script(func(s seen) verb {
-			if s.method == "Locate" && s.address != "c:1" {
-				return fail(&api.Error{Code: api.WrongCell, Cell: "qux"})
-			}
-			return nil
-		})
+		f.when(func(s seen) bool { return s.method == "Locate" && s.address != "c:1" }, fail(&api.Error{Code: api.WrongCell, Cell: "qux"}))
 		f.cut("a:1")
 		f.elect("c:1")
-		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); err != nil {
-			t.Errorf("with a stranger: %v", err)
-		}
+		wants(t, "with a stranger", second(c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true})), nil)
 		closeClient(t, c)
 	})
 }
@@ -107,14 +91,8 @@ func TestWrongCell(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.cut("a:1")
-		f.script(func(s seen) verb {
-			if s.address == "c:1" {
-				return hang
-			}
-			return nil
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
+		f.at("c:1", hang)
+		ctx := bounded(t, 10*time.Second)
 		began := time.Now()
 		_, err := New(ctx, f.config())
 		if !errors.Is(err, api.Unavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 10*time.Second {
@@ -134,10 +112,7 @@ func TestUnreachable(t *testing.T) {
 func TestResolvedEveryRound(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg := f.config()
-		cell, err := Dial(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cell := f.dialled(cfg)
 		rounds := 0
 		cell.locator.resolve = func(context.Context) ([]string, error) {
 			switch rounds++; {
@@ -151,17 +126,14 @@ func TestResolvedEveryRound(t *testing.T) {
 		if err := cell.CheckSequencer(t.Context(), "x"); !errors.Is(err, api.BadSequencer) || rounds < 5 {
 			t.Errorf("%v after %d rounds", err, rounds)
 		}
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, cell.Close())
 	})
 }
 
 // Replicas that name each other, or a master that is not ready, are not asked
 // in a tight loop.
 func TestNoStorm(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		other := map[string]string{"a:1": "b:1", "b:1": "c:1", "c:1": "a:1"}
 		for _, script := range []func(s seen) verb{
 			func(s seen) verb {
@@ -196,22 +168,15 @@ func TestNoStorm(t *testing.T) {
 			}
 		}
 		f.script(nil)
-		closeClient(t, c)
 	})
 }
 
 // One caller that gives up neither stops the search of the others nor makes a
 // good master forgotten.
 func TestGivingUpDisturbsNobody(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := newHandle(c, api.MustParsePath("/ls/foo/x"), OpenOptions{})
-		f.script(func(s seen) verb {
-			if s.method == "GetStat" && s.nth == 1 {
-				return hang
-			}
-			return nil
-		})
+		f.onFirst("GetStat", hang)
 		ctx, cancel := context.WithTimeout(t.Context(), lateAfter/2)
 		defer cancel()
 		before := len(f.heard("Locate"))
@@ -236,22 +201,14 @@ func TestGivingUpDisturbsNobody(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		f.heal()
-		if err := <-patient; err != nil {
-			t.Errorf("the patient one: %v", err)
-		}
-		closeClient(t, c)
+		wants(t, "the patient one", <-patient, nil)
 	})
 }
 
 // CreateSession is retried under one nonce, so that it makes one session.
 func TestOneSession(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		f.script(func(s seen) verb {
-			if s.method == "CreateSession" && s.nth <= 2 {
-				return mute
-			}
-			return nil
-		})
+		f.when(func(s seen) bool { return s.method == "CreateSession" && s.nth <= 2 }, mute)
 		c := f.client(f.config())
 		calls := f.heard("CreateSession")
 		f.mu.Lock()
@@ -279,21 +236,106 @@ func TestRefusalIsPlain(t *testing.T) {
 		cfg.Dialer = func(context.Context, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errors.New("connection refused"))}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := bounded(t, time.Second)
 		_, err := New(ctx, cfg)
 		if err == nil || !strings.Contains(err.Error(), "a:1, b:1, c:1: connection refused") || strings.Contains(err.Error(), "desc =") {
 			t.Errorf("New: %v", err)
 		}
-		cell, err := Dial(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cell := f.dialled(cfg)
 		if _, err := cell.Status(t.Context()); err == nil || strings.Contains(err.Error(), "dial") || !strings.Contains(err.Error(), "a:1: connection refused") {
 			t.Errorf("Status: %v", err)
 		}
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, cell.Close())
 	})
+}
+
+// A name service that does not answer delays no search for the master by more than a
+// replica that does not, where the servers of the search before are known; neither a
+// crash of the master nor one that hangs is noticed by the application.
+func TestNameServiceHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg, r := f.recorded()
+		c := f.client(cfg)
+		h := lockable(t, c, 0)
+		c.cell.locator.mu.Lock()
+		c.cell.locator.resolve = func(ctx context.Context) ([]string, error) {
+			<-ctx.Done()
+			return nil, &api.Error{Code: api.Unavailable, Err: ctx.Err()}
+		}
+		c.cell.locator.mu.Unlock()
+		time.Sleep(time.Second)
+		f.cut("a:1") // it crashes
+		f.elect("b:1")
+		began := time.Now()
+		must(t, second(h.SetContents(t.Context(), nil)))
+		if d := time.Since(began); d > 500*time.Millisecond {
+			t.Errorf("a fail-over took %v", d)
+		}
+		time.Sleep(time.Second)
+		f.at("b:1", hang)
+		f.elect("c:1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := r.states(); len(got) > 0 {
+			t.Errorf("states %v", got)
+		}
+		f.heal()
+		closeClient(t, c)
+	})
+}
+
+// A replica that is configured by another address than it names itself by is one
+// replica: calls to a master that is only slow are not taken from it because it is
+// found again by its other address.
+func TestSlowMasterOfTwoAddresses(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		cfg := f.config()
+		cfg.Servers = []string{"also-a:1", "also-b:1", "also-c:1"}
+		cfg.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
+			return f.dial(ctx, strings.TrimPrefix(address, "also-"))
+		}
+		c := f.client(cfg)
+		h := lockable(t, c, 0)
+		f.on("SetContents", after(4*time.Second))
+		ctx := bounded(t, time.Minute)
+		must(t, second(h.SetContents(ctx, nil)))
+		if _, err := h.SetContents(ctx, nil); err != nil || len(f.heard("SetContents")) > 4 {
+			t.Errorf("%v; two writes were sent %d times", err, len(f.heard("SetContents")))
+		}
+		closeClient(t, c)
+	})
+}
+
+// The newest list of a cell's replicas counts, whoever tells another one later: a replica that was taken out, one that is behind, or
+// one that does not know of all.
+func TestNewestListOfReplicasCounts(t *testing.T) {
+	list := func(version uint64, servers ...string) *chubbypb.LocateReply {
+		return &chubbypb.LocateReply{CellId: "c", Servers: servers, ServersVersion: version}
+	}
+	var many []string
+	for i := range 2 * maxTold {
+		many = append(many, fmt.Sprintf("s%d:1", i))
+	}
+	for _, c := range []struct {
+		name string
+		told []*chubbypb.LocateReply
+		want []string
+	}{
+		{"never changed", []*chubbypb.LocateReply{list(0)}, nil},
+		{"changed", []*chubbypb.LocateReply{list(2, "a:1", "b:1"), list(3, "b:1", "c:1")}, []string{"b:1", "c:1"}},
+		{"an older one", []*chubbypb.LocateReply{list(3, "b:1", "c:1"), list(2, "a:1", "b:1"), list(0)}, []string{"b:1", "c:1"}},
+		{"one without a version adds", []*chubbypb.LocateReply{list(3, "b:1", "c:1"), list(0, "c:1", "d:1")}, []string{"c:1", "d:1", "b:1"}},
+		{"and is replaced", []*chubbypb.LocateReply{list(3, "b:1"), list(0, "d:1"), list(3, "b:1")}, []string{"b:1"}},
+		{"of another cell", []*chubbypb.LocateReply{list(3, "b:1"), {CellId: "d", Servers: []string{"e:1"}, ServersVersion: 1}}, []string{"e:1"}},
+		{"too many", []*chubbypb.LocateReply{list(1, many...)}, many[:maxTold]},
+		{"too many without a version", []*chubbypb.LocateReply{list(0, many[:maxTold]...), list(0, many[maxTold:]...)}, many[maxTold:]},
+	} {
+		var servers serverList
+		for _, reply := range c.told {
+			servers.noteTold(reply)
+		}
+		if !slices.Equal(servers.told, c.want) {
+			t.Errorf("%s: %v; want %v", c.name, servers.told, c.want)
+		}
+	}
 }

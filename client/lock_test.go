@@ -15,43 +15,29 @@ import (
 
 func lockable(t *testing.T, c *Client, delay time.Duration) *Handle {
 	t.Helper()
-	h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: delay})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return opened(t, c, "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: delay})
 }
 
 // A master that hangs between a grant and the end of its stream does not keep the lock from
 // its holder.
 func TestAcquireAnsweredByAStreamThatDoesNotEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		f.mu.Lock()
-		f.lingers = true
-		f.mu.Unlock()
+		f.locked(func() { f.lingers = true })
 		began := time.Now()
 		l, err := h.Acquire(t.Context(), api.Exclusive)
 		if took := time.Since(began); err != nil || took > streamEndTime {
 			t.Fatalf("Acquire took %v and returned %v", took, err)
 		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-		closeClient(t, c)
+		noError(t, l.Release(t.Context()))
 	})
 }
 
 func TestAcquireRelease(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
 		ctx, cancel := context.WithCancel(t.Context())
-		l, err := h.Acquire(ctx, api.Exclusive, Reason("a test"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := ok(h.Acquire(ctx, api.Exclusive, Reason("a test")))(t)
 		cancel() // the lock does not depend on the context of Acquire
 		if l.Err() != nil || l.Token() != 101 || l.Mode() != api.Exclusive || l.Sequencer().Path.String() != "/ls/foo/x" {
 			t.Errorf("%v, token %d, %+v", l.Err(), l.Token(), l.Sequencer())
@@ -59,18 +45,12 @@ func TestAcquireRelease(t *testing.T) {
 		if left := l.ExclusiveUntil(); left < 11*time.Second || left > localLease {
 			t.Errorf("exclusive for %v", left)
 		}
-		if err := c.CheckSequencer(t.Context(), l.Sequencer().String()); err != nil {
-			t.Errorf("CheckSequencer: %v", err)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Errorf("Release: %v", err)
-		}
+		wants(t, "CheckSequencer", c.CheckSequencer(t.Context(), l.Sequencer().String()), nil)
+		wants(t, "Release", l.Release(t.Context()), nil)
 		if !errors.Is(l.Err(), LockReleased) || !errors.Is(context.Cause(l.Context()), LockReleased) || l.ExclusiveUntil() != 0 {
 			t.Errorf("after Release: %v, %v", l.Err(), l.ExclusiveUntil())
 		}
-		if err := c.Cell().Checker().CheckSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
-			t.Errorf("CheckSequencer: %v", err)
-		}
+		wants(t, "CheckSequencer", c.Cell().Checker().CheckSequencer(t.Context(), l.Sequencer()), api.BadSequencer)
 		l2, err := h.TryAcquire(t.Context(), api.Exclusive)
 		if err != nil || l2.Token() <= l.Token() {
 			t.Fatalf("again: %v", err)
@@ -84,22 +64,16 @@ func TestAcquireRelease(t *testing.T) {
 		if _, err := h.Acquire(t.Context(), api.Shared); !errors.Is(err, api.HandleClosed) {
 			t.Errorf("after Close: %v", err)
 		}
-		if err := h.Close(t.Context()); err != nil {
-			t.Errorf("a second Close: %v", err)
-		}
-		closeClient(t, c)
+		wants(t, "a second Close", h.Close(t.Context()), nil)
 	})
 }
 
 // A waiter whose stream breaks, also by a fail-over, asks again with the same
 // number and its ticket, and so keeps its place.
 func TestAcquireKeepsItsPlace(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		f.mu.Lock()
-		f.holder = &fakeHold{gen: 50, session: &fakeSession{id: 77}}
-		f.mu.Unlock()
+		f.locked(func() { f.holder = &fakeHold{gen: 50, session: &fakeSession{id: 77}} })
 		var queued []string
 		got := make(chan *Lock)
 		go func() {
@@ -117,18 +91,11 @@ func TestAcquireKeepsItsPlace(t *testing.T) {
 		time.Sleep(time.Second)
 		f.elect("b:1") // the master fails over
 		time.Sleep(3 * time.Second)
-		f.script(func(s seen) verb { // the master hangs, and another takes over
-			if s.address == "b:1" {
-				return hang
-			}
-			return nil
-		})
+		f.at("b:1", hang) // the master hangs, and another takes over
 		f.cut("b:1")
 		f.elect("c:1")
 		time.Sleep(3 * time.Second)
-		f.mu.Lock()
-		f.holder = nil
-		f.mu.Unlock()
+		f.locked(func() { f.holder = nil })
 		if l := <-got; l == nil || l.Err() != nil {
 			t.Errorf("not granted: %v", l)
 		}
@@ -145,19 +112,15 @@ func TestAcquireKeepsItsPlace(t *testing.T) {
 		if len(queued) == 0 || queued[0] != "1 1 somebody 0s\n" {
 			t.Errorf("OnQueued was told %v", queued)
 		}
-		closeClient(t, c)
 	})
 }
 
 // One who gives up waiting does not hold the lock, also if it was granted just
 // then, and learns who holds it.
 func TestAcquireGivesUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		f.mu.Lock()
-		f.holder = &fakeHold{gen: 50, session: &fakeSession{id: 77}}
-		f.mu.Unlock()
+		f.locked(func() { f.holder = &fakeHold{gen: 50, session: &fakeSession{id: 77}} })
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := h.Acquire(ctx, api.Exclusive)
@@ -175,23 +138,11 @@ func TestAcquireGivesUp(t *testing.T) {
 			t.Errorf("TryAcquire: %v", err)
 		}
 
-		f.script(func(s seen) verb { // it is granted, and nobody hears of it
-			if s.method == "Acquire" {
-				return mute
-			}
-			return nil
-		})
-		f.mu.Lock()
-		f.holder = nil
-		f.mu.Unlock()
+		f.on("Acquire", mute) // it is granted, and nobody hears of it
+		f.locked(func() { f.holder = nil })
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		f.script(func(s seen) verb {
-			if s.method == "TryAcquire" {
-				return mute
-			}
-			return nil
-		})
+		f.on("TryAcquire", mute)
 		if _, err := h.TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.Unavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
@@ -200,10 +151,7 @@ func TestAcquireGivesUp(t *testing.T) {
 		if held := f.state().held; held != 0 || len(f.heard("Release")) != 1 {
 			t.Errorf("held %d, %d releases", held, len(f.heard("Release")))
 		}
-		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
-			t.Errorf("outstanding %v", open)
-		}
-		closeClient(t, c)
+		settled(t, c)
 	})
 }
 
@@ -215,76 +163,55 @@ func (f *fake) takeLock(reason chubbypb.EndReason) {
 
 // The event that a lock was lost may overtake the answer that granted it.
 func TestLossOvertakesGrant(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		f.script(func(s seen) verb {
-			if s.method == "TryAcquire" {
-				return func(_ context.Context, next func() (any, error)) (any, error) {
-					reply, err := next()
-					f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
-					time.Sleep(2 * time.Second)
-					return reply, err
-				}
-			}
-			return nil
+		f.on("TryAcquire", func(_ context.Context, next func() (any, error)) (any, error) {
+			reply, err := next()
+			f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+			time.Sleep(2 * time.Second)
+			return reply, err
 		})
 		if l, err := h.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockLost) {
 			t.Errorf("%v, %v", l, err)
 		}
-		closeClient(t, c)
 	})
 }
 
 // After a fail-over events may be missing, so the client asks about its locks.
 func TestLockLostDuringFailOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, time.Minute)
-		l, err := h.Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := acquired(t, h)
 		f.elect("b:1")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if l.Err() != nil || len(f.heard("GetSequencer")) == 0 {
 			t.Errorf("a lock that is still held: %v; asked %d times", l.Err(), len(f.heard("GetSequencer")))
 		}
-		f.mu.Lock()
-		f.holder = nil
-		f.mu.Unlock()
+		f.locked(func() { f.holder = nil })
 		f.elect("c:1")
 		<-l.Context().Done()
 		if !errors.Is(l.Err(), LockTaken) {
 			t.Errorf("%v", l.Err())
 		}
-		closeClient(t, c)
 	})
 }
 
 // The node of a handle is gone: no call through it is sent any more, and what
 // it held is lost.
 func TestHandleInvalid(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		l, err := h.Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := acquired(t, h)
 		s := f.only()
-		f.mu.Lock()
-		s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_HANDLE_INVALID, Handle: uint64(h.id), Reason: chubbypb.EndReason_END_REASON_DELETION})
-		f.mu.Unlock()
+		f.locked(func() {
+			s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_HANDLE_INVALID, Handle: uint64(h.id), Reason: chubbypb.EndReason_END_REASON_DELETION})
+		})
 		<-l.Context().Done()
 		if _, err := h.Stat(t.Context()); !errors.Is(err, api.HandleClosed) || len(f.heard("GetStat")) != 0 {
 			t.Errorf("Stat: %v", err)
 		}
-		if err := h.Close(t.Context()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		closeClient(t, c)
+		wants(t, "Close", h.Close(t.Context()), nil)
 	})
 }
 
@@ -292,10 +219,7 @@ func TestHandleInvalid(t *testing.T) {
 func TestCloseEndsLocksFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
-		l, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := acquired(t, lockable(t, c, 0))
 		f.script(func(s seen) verb {
 			if s.method == "EndSession" && l.Context().Err() == nil {
 				t.Errorf("EndSession was sent while the lock's context was alive")
@@ -307,12 +231,8 @@ func TestCloseEndsLocksFirst(t *testing.T) {
 			t.Errorf("%v, held %d", l.Err(), f.state().held)
 		}
 		closeClient(t, c) // does nothing
-		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); !errors.Is(err, Closed) {
-			t.Errorf("Open after Close: %v", err)
-		}
-		if _, err := c.cell.Locks(t.Context(), ""); !errors.Is(err, Closed) {
-			t.Errorf("Locks after Close: %v", err)
-		}
+		wants(t, "Open after Close", second(c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true})), Closed)
+		wants(t, "Locks after Close", second(c.cell.Locks(t.Context(), "")), Closed)
 	})
 }
 
@@ -330,14 +250,10 @@ func TestCloseUnreachable(t *testing.T) {
 
 // The cell is told that nobody has read a sequencer (a finding of Lint), unless somebody has found it in the context.
 func TestSequencerOfContextIsRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
 		for _, reads := range []bool{false, true} {
-			l, err := h.Acquire(t.Context(), api.Exclusive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := acquired(t, h)
 			within, stop := l.With(t.Context())
 			if reads {
 				if s, ok := sequencer.FromContext(within); !ok || s.Token() != l.seq.Token() {
@@ -345,14 +261,11 @@ func TestSequencerOfContextIsRead(t *testing.T) {
 				}
 			}
 			stop()
-			if err := l.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			noError(t, l.Release(t.Context()))
 			all := f.heard("Release")
 			if told := all[len(all)-1].request.(*chubbypb.ReleaseRequest).GetSequencerUnread(); told == reads {
 				t.Errorf("read %v, and the cell was told: unread %v", reads, told)
 			}
 		}
-		closeClient(t, c)
 	})
 }

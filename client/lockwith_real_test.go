@@ -29,10 +29,7 @@ func inCell(t *testing.T, replicas int, test func(ctx context.Context, cell *cel
 			for _, edit := range edits {
 				edit(&cfg)
 			}
-			c, err := client.New(ctx, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := ok(client.New(ctx, cfg))(t)
 			t.Cleanup(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
@@ -51,11 +48,7 @@ func TestLockWith(t *testing.T) {
 		c, operator := dial("h1"), dial("operator")
 		acquire := func() *client.Lock {
 			t.Helper()
-			l, err := c.Acquire(ctx, lockPath)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
+			return ok(c.Acquire(ctx, lockPath))(t)
 		}
 		type key struct{}
 		why := errors.New("the caller's cause")
@@ -85,9 +78,7 @@ func TestLockWith(t *testing.T) {
 
 		within, stop = l.With(ctx)
 		defer stop()
-		if err := operator.BreakLock(ctx, lockPath, "a test", false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, operator.BreakLock(ctx, lockPath, "a test", false))
 		select {
 		case <-within.Done():
 		case <-time.After(time.Second):
@@ -101,9 +92,7 @@ func TestLockWith(t *testing.T) {
 		if late.Err() == nil || !errors.Is(context.Cause(late), client.LockTaken) {
 			t.Errorf("With of a lock that was lost before: %v", context.Cause(late))
 		}
-		if err := l.Release(ctx); !errors.Is(err, api.LockLost) {
-			t.Errorf("Release: %v", err)
-		}
+		wants(t, "Release", l.Release(ctx), api.LockLost)
 
 		l = acquire()
 		within, stop = l.With(ctx)
@@ -119,10 +108,7 @@ func TestLockWith(t *testing.T) {
 // A process that was stopped beyond its lease finds out in With itself, before any timer has fired.
 func TestLockWithReadsTheClock(t *testing.T) {
 	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		l, err := dial("h1").Acquire(ctx, lockPath)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := ok(dial("h1").Acquire(ctx, lockPath))(t)
 		cell.Jump("h1", api.DefaultLease+api.DefaultLockDelay)
 		within, stop := l.With(ctx)
 		defer stop()
@@ -130,4 +116,60 @@ func TestLockWithReadsTheClock(t *testing.T) {
 			t.Error("the lease has ended, and the context has not")
 		}
 	})
+}
+
+// must ends the test if a call has failed, and noError reports that.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// bounded returns a context that ends after that time, or with the test.
+func bounded(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func opened(t testing.TB, c *client.Client, path string, o client.OpenOptions) *client.Handle {
+	t.Helper()
+	return ok(c.Open(t.Context(), path, o))(t)
+}
+
+func acquired(t testing.TB, h *client.Handle) *client.Lock {
+	t.Helper()
+	return ok(h.Acquire(t.Context(), api.Exclusive))(t)
+}
+
+// dialled opens a session, and closed closes some.
+func dialled(t testing.TB, cfg client.Config) *client.Client {
+	t.Helper()
+	return ok(client.New(t.Context(), cfg))(t)
+}
+
+func closed(t testing.TB, all ...*client.Client) {
+	t.Helper()
+	for _, c := range all {
+		noError(t, c.Close(t.Context()))
+	}
+}
+
+// ok returns what a call returns, and ends the test on its error.
+func ok[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
 }

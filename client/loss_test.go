@@ -16,10 +16,7 @@ import (
 func (f *fake) held(cfg Config) (*Client, *Lock) {
 	f.t.Helper()
 	c := f.client(cfg)
-	l, err := lockable(f.t, c, time.Minute).Acquire(f.t.Context(), api.Exclusive)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	l := ok(lockable(f.t, c, time.Minute).Acquire(f.t.Context(), api.Exclusive))(f.t)
 	time.Sleep(time.Second)
 	return c, l
 }
@@ -45,45 +42,41 @@ func TestLockTaken(t *testing.T) {
 			}
 		},
 		"Handle.Close": func(t *testing.T, l *Lock) {
-			if err := l.handle.Close(t.Context()); err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			wants(t, "Close", l.handle.Close(t.Context()), nil)
 		},
 		"Client.Close": func(t *testing.T, l *Lock) { closeClient(t, l.handle.client) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fake) {
-				cfg, r := f.recorded()
-				c, l := f.held(cfg)
-				began := time.Since(f.began)
-				f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
-				<-l.Context().Done()
-				if d := time.Since(f.began) - began; d > 10*time.Millisecond || !errors.Is(l.Err(), LockTaken) || l.ExclusiveUntil() != 0 {
-					t.Errorf("after %v: %v, %v", d, l.Err(), l.ExclusiveUntil())
+		runInBubble(t, name, func(t *testing.T, f *fake) {
+			cfg, r := f.recorded()
+			c, l := f.held(cfg)
+			began := time.Since(f.began)
+			f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
+			<-l.Context().Done()
+			if d := time.Since(f.began) - began; d > 10*time.Millisecond || !errors.Is(l.Err(), LockTaken) || l.ExclusiveUntil() != 0 {
+				t.Errorf("after %v: %v, %v", d, l.Err(), l.ExclusiveUntil())
+			}
+			time.Sleep(8 * time.Second) // the lease still runs
+			if s := f.state(); s.acked != 0 || s.held == 0 || len(f.keepAlives(began)) > 2 {
+				t.Errorf("before the owner has let go: acknowledged %d, held %d, KeepAlives %v", s.acked, s.held, f.keepAlives(began))
+			}
+			letGo(t, l)
+			time.Sleep(100 * time.Millisecond)
+			if f.state().held != 0 {
+				t.Errorf("the lock is not free although its owner has let go")
+			}
+			if name != "Client.Close" {
+				if f.state().acked != 1 || len(r.states()) != 0 {
+					t.Errorf("acknowledged %d, states %v", f.state().acked, r.states())
 				}
-				time.Sleep(8 * time.Second) // the lease still runs
-				if s := f.state(); s.acked != 0 || s.held == 0 || len(f.keepAlives(began)) > 2 {
-					t.Errorf("before the owner has let go: acknowledged %d, held %d, KeepAlives %v", s.acked, s.held, f.keepAlives(began))
+				time.Sleep(time.Minute)
+				if len(r.states()) != 0 {
+					t.Errorf("the session did not go on: %v", r.states())
 				}
-				letGo(t, l)
-				time.Sleep(100 * time.Millisecond)
-				if f.state().held != 0 {
-					t.Errorf("the lock is not free although its owner has let go")
-				}
-				if name != "Client.Close" {
-					if f.state().acked != 1 || len(r.states()) != 0 {
-						t.Errorf("acknowledged %d, states %v", f.state().acked, r.states())
-					}
-					time.Sleep(time.Minute)
-					if len(r.states()) != 0 {
-						t.Errorf("the session did not go on: %v", r.states())
-					}
-				}
-				if name == "Release" && len(f.heard("Release")) != 1 {
-					t.Errorf("%d calls of Release", len(f.heard("Release")))
-				}
-				closeClient(t, c)
-			})
+			}
+			if name == "Release" && len(f.heard("Release")) != 1 {
+				t.Errorf("%d calls of Release", len(f.heard("Release")))
+			}
+			closeClient(t, c)
 		})
 	}
 }
@@ -95,17 +88,9 @@ func TestLossIsAcknowledged(t *testing.T) {
 		c, l := f.held(f.config())
 		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
 		time.Sleep(time.Second)
-		f.script(func(s seen) verb {
-			if s.method == "Release" {
-				return hang
-			}
-			return nil
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := l.Release(ctx); !errors.Is(err, api.LockLost) {
-			t.Errorf("Release: %v", err)
-		}
+		f.on("Release", hang)
+		ctx := bounded(t, time.Second)
+		wants(t, "Release", l.Release(ctx), api.LockLost)
 		if s := f.state(); s.acked != 1 || s.held != 0 {
 			t.Errorf("acknowledged %d, held %d", s.acked, s.held)
 		}
@@ -152,9 +137,7 @@ func TestLockTakenFromTheDeaf(t *testing.T) {
 		if e, err := h.Next(t.Context()); err != nil || e.Generation != 2 {
 			t.Errorf("%+v, %v", e, err)
 		}
-		if err := l.Release(t.Context()); !errors.Is(err, api.LockLost) {
-			t.Errorf("Release: %v", err)
-		}
+		wants(t, "Release", l.Release(t.Context()), api.LockLost)
 		closeClient(t, c)
 	})
 }
@@ -168,9 +151,7 @@ func TestHeldBackIsParked(t *testing.T) {
 		s := f.only()
 		f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
 		time.Sleep(time.Second)
-		f.mu.Lock()
-		s.end = s.end.Add(time.Hour)
-		f.mu.Unlock()
+		f.locked(func() { s.end = s.end.Add(time.Hour) })
 		time.Sleep(c.Left() + time.Second)
 		began := time.Since(f.began)
 		time.Sleep(30 * time.Second)
@@ -186,9 +167,7 @@ func TestHeldBackIsParked(t *testing.T) {
 		f.mu.Unlock()
 		done := make(chan error)
 		go func() { done <- l.Release(t.Context()) }()
-		if err := <-done; !errors.Is(err, api.LockLost) {
-			t.Errorf("Release: %v", err)
-		}
+		wants(t, "Release", <-done, api.LockLost)
 		time.Sleep(minPause)
 		synctest.Wait()
 		if s := f.state(); s.acked != 2 || s.held != 0 || c.State().String() != "safe" {
@@ -207,10 +186,7 @@ func TestLossesInOrder(t *testing.T) {
 		f.mu.Lock()
 		f.holder = nil // another lock, for all that the fake knows
 		f.mu.Unlock()
-		second, err := lockable(t, c, 0).Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := acquired(t, lockable(t, c, 0))
 		s, free := f.only(), lockable(t, c, 0)
 		lost := func(h *Handle, generation api.Generation) {
 			f.tell(s, uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_LOST, Generation: uint64(generation)})
@@ -250,12 +226,8 @@ func TestLossElsewhere(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, l := f.held(f.config())
 		operator := f.client(f.config())
-		if err := operator.BreakLock(t.Context(), "/ls/foo/x", "", false); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("without a reason: %v", err)
-		}
-		if err := operator.BreakLock(t.Context(), "/ls/foo/x", "maintenance", false); err != nil {
-			t.Fatal(err)
-		}
+		wants(t, "without a reason", operator.BreakLock(t.Context(), "/ls/foo/x", "", false), api.InvalidArgument)
+		must(t, operator.BreakLock(t.Context(), "/ls/foo/x", "maintenance", false))
 		h := lockable(t, operator, 0)
 		got := make(chan *Lock)
 		go func() {
@@ -314,4 +286,49 @@ func TestLossAcrossFailOver(t *testing.T) {
 		}
 		closeClient(t, c)
 	})
+}
+
+// A refusal that the log does not stand behind says nothing of an earlier attempt,
+// whose answer was lost: the request is withdrawn, and a lock that it got given
+// back. One that it does is the outcome.
+func TestRefusalAfterALostAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		refusal *api.Error
+		done    bool // the attempt before
+		want    api.Code
+		cancels int
+	}{
+		"done, and refused by the master alone":     {api.Errorf(api.QuotaExceeded, "too many wait"), true, api.Uncertain, 1},
+		"not done, and refused by the master alone": {api.Errorf(api.LockHeld, "others come first"), false, api.Uncertain, 1},
+		"refused by the log":                        {&api.Error{Code: api.QuotaExceeded, Message: "too many wait", Final: true}, false, api.QuotaExceeded, 0},
+	} {
+		runInSession(t, name, func(t *testing.T, f *fake, c *Client) {
+			h := lockable(t, c, 0)
+			f.script(func(s seen) verb {
+				switch {
+				case s.method != "TryAcquire":
+					return nil
+				case s.nth == 1:
+					return func(_ context.Context, next func() (any, error)) (any, error) {
+						if test.done {
+							_, _ = next()
+						}
+						return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
+					}
+				}
+				return fail(test.refusal)
+			})
+			if _, err := h.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, test.want) {
+				t.Errorf("TryAcquire: %v; want %v", err, test.want)
+			}
+			synctest.Wait()
+			if n := len(f.heard("Cancel")); n != test.cancels {
+				t.Errorf("%d requests were withdrawn; want %d", n, test.cancels)
+			}
+			if s := f.state(); s.held > 0 {
+				t.Errorf("the lock is held, with token %d", s.held)
+			}
+			settled(t, c)
+		})
+	}
 }

@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
 )
 
 // renewal is one Renew in the background, and what its functions saw.
@@ -125,13 +127,9 @@ func TestRenewError(t *testing.T) {
 		}
 		cfg := f.config()
 		cfg.Cell = "bar"
-		if err := Renew(t.Context(), cfg); !errors.Is(err, api.WrongCell) {
-			t.Errorf("a server of another cell: %v", err)
-		}
+		wants(t, "a server of another cell", Renew(t.Context(), cfg), api.WrongCell)
 		cfg.Lease = time.Nanosecond
-		if err := Renew(t.Context(), cfg); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("a faulty configuration: %v", err)
-		}
+		wants(t, "a faulty configuration", Renew(t.Context(), cfg), api.InvalidArgument)
 	})
 }
 
@@ -174,17 +172,11 @@ func TestRenewStopped(t *testing.T) {
 func TestRenewRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		refuse := func(code api.Code) {
-			f.script(func(s seen) verb {
-				if s.method == "CreateSession" {
-					return fail(api.Errorf(code, "refused by a test"))
-				}
-				return nil
-			})
+			f.on("CreateSession", fail(api.Errorf(code, "refused by a test")))
 		}
 		refuse(api.QuotaExceeded)
 		began := time.Now()
-		bounded, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		bounded := bounded(t, time.Hour)
 		err := Renew(bounded, f.config(), func(context.Context, *Client) error { t.Error("called without a session"); return nil })
 		if !errors.Is(err, api.QuotaExceeded) || time.Since(began) > time.Second {
 			t.Errorf("the first session: %v after %v", err, time.Since(began))
@@ -226,9 +218,7 @@ func TestRenewRefused(t *testing.T) {
 		synctest.Wait()
 		refuse(api.PermissionDenied)
 		r.before.session.endSession(EndedByCell, "as a test")
-		if err := <-r.done; !errors.Is(err, api.PermissionDenied) {
-			t.Errorf("refused for good: %v", err)
-		}
+		wants(t, "refused for good", <-r.done, api.PermissionDenied)
 	})
 }
 
@@ -257,4 +247,99 @@ func TestRenewLogsWhoDoesNotReturn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process that was stopped for longer than lease and grace, or a machine that
+// slept while Go's timers slept with it, must not use its session: the clock is
+// looked at before every call, and nothing that arrives late revives it.
+func TestClockJump(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var mu sync.Mutex
+		var jump time.Duration
+		cfg := f.config()
+		cfg.Clock = func() session.Instant {
+			mu.Lock()
+			defer mu.Unlock()
+			return session.Instant(time.Since(f.began) + jump)
+		}
+		c := f.client(cfg)
+		h := lockable(t, c, 0)
+		l := acquired(t, h)
+		time.Sleep(time.Second)
+		mu.Lock()
+		jump = 20 * time.Second
+		mu.Unlock()
+		wants(t, "the lock right after the jump", l.Err(), LeaseNearEnd)
+		if c.State() != session.Jeopardy {
+			t.Errorf("state %v", c.State())
+		}
+		mu.Lock()
+		jump = 100 * time.Second
+		mu.Unlock()
+		// The first to look is the reply that comes too late.
+		c.session.applyGrant(c.session.clock(), session.Grant{Epoch: 99, Number: 1, Lease: time.Minute})
+		before := len(f.heard("SetContents"))
+		if _, err := h.SetContents(t.Context(), nil); !errors.Is(err, GraceOver) || len(f.heard("SetContents")) != before {
+			t.Errorf("a call right after the jump: %v", err)
+		}
+		if c.State() != session.Gone {
+			t.Errorf("a late grant revived the session")
+		}
+		closeClient(t, c)
+	})
+}
+
+// A call that starts after a pause that outlasted the lease is not sent before
+// the session is safe again, although nobody has noticed the pause yet.
+func TestCallAfterPause(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var mu sync.Mutex
+		var jump time.Duration
+		cfg := f.config()
+		cfg.Clock = func() session.Instant {
+			mu.Lock()
+			defer mu.Unlock()
+			return session.Instant(time.Since(f.began) + jump)
+		}
+		c := f.client(cfg)
+		h := lockable(t, c, 0)
+		f.script(func(s seen) verb {
+			if s.method == "SetContents" && c.State() != session.Safe {
+				t.Errorf("a write was sent while the session was not safe")
+			}
+			return nil
+		})
+		mu.Lock()
+		jump = 20 * time.Second
+		mu.Unlock()
+		noError(t, second(h.SetContents(t.Context(), nil)))
+		closeClient(t, c)
+	})
+}
+
+// The loop that owns the timers finds out about a jump by itself.
+func TestClockJumpUnasked(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var mu sync.Mutex
+		var jump time.Duration
+		cfg := f.config()
+		cfg.Clock = func() session.Instant {
+			mu.Lock()
+			defer mu.Unlock()
+			return session.Instant(time.Since(f.began) + jump)
+		}
+		c := f.client(cfg)
+		h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Second})
+		l := acquired(t, h)
+		time.Sleep(time.Second)
+		mu.Lock()
+		jump = 20 * time.Second
+		mu.Unlock()
+		began := time.Now()
+		<-l.Context().Done()
+		if d := time.Since(began); d > maxTickHolding {
+			t.Errorf("noticed after %v", d)
+		}
+		closeClient(t, c)
+	})
 }

@@ -360,16 +360,9 @@ func (s *scenario) list(ctx context.Context, c *client.Client, v *replicaView) {
 // checkEvents checks that those who have looked whenever they were told to have seen what is there.
 func (s *scenario) checkEvents() {
 	open := func(path string) *client.Handle {
-		h, err := s.admin.Open(s.ctx, path, client.OpenOptions{Read: true})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		return h
+		return ok(s.admin.Open(s.ctx, path, client.OpenOptions{Read: true}))(s.t)
 	}
-	list, err := open("/ls/local/dir").ReadDir(s.ctx)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	list := ok(open("/ls/local/dir").ReadDir(s.ctx))(s.t)
 	var names []string
 	for _, one := range list {
 		names = append(names, one.Path.Base())

@@ -66,8 +66,7 @@ var (
 // is left at the cell of those who have gone.
 func TestScenario(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), *scenarioTime+2*time.Hour)
-		defer cancel()
+		ctx := bounded(t, *scenarioTime+2*time.Hour)
 		replicas := 3
 		if *scenarioFive {
 			replicas = 5
@@ -104,9 +103,7 @@ func TestScenario(t *testing.T) {
 		pass(2 * time.Minute)
 		s.checkNothing()
 		s.check()
-		if err := s.admin.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, s.admin.Close(ctx))
 	})
 }
 
@@ -121,10 +118,7 @@ func (s *scenario) sessions() []*client.Client {
 
 // prepare makes what is to be there, as an operator who is spared all trouble.
 func (s *scenario) prepare() {
-	c, err := client.New(s.ctx, client.Config{Servers: s.cell.Servers(), Dialer: s.cell.Dial, Clock: celltest.Clock, As: "admin", NoCache: true})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := ok(client.New(s.ctx, client.Config{Servers: s.cell.Servers(), Dialer: s.cell.Dial, Clock: celltest.Clock, As: "admin", NoCache: true}))(s.t)
 	s.admin = c
 	create := func(path string, create client.Creation) {
 		h, err := c.Open(s.ctx, path, client.OpenOptions{Write: true, Create: create})

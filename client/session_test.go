@@ -56,9 +56,7 @@ func (f *fake) recorded() (Config, *record) {
 
 func closeClient(t *testing.T, c *Client) {
 	t.Helper()
-	if err := c.Close(t.Context()); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	wants(t, "Close", c.Close(t.Context()), nil)
 }
 
 // Chubby §2.8: the master blocks a KeepAlive until the lease is nearly over, the
@@ -98,10 +96,7 @@ func TestJeopardyThenSafe(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg, r := f.recorded()
 		c := f.client(cfg)
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: 10 * time.Second})
 		lasts := time.Since(f.began) // the lease counts from the KeepAlive that was answered last: the session is new
 		f.cut(addresses()...)
 		time.Sleep(localLease - lasts - time.Millisecond)
@@ -116,9 +111,7 @@ func TestJeopardyThenSafe(t *testing.T) {
 		}
 		wrote := make(chan time.Duration)
 		go func() {
-			if _, err := h.SetContents(t.Context(), []byte("one")); err != nil {
-				t.Errorf("SetContents: %v", err)
-			}
+			wants(t, "SetContents", second(h.SetContents(t.Context(), []byte("one"))), nil)
 			wrote <- time.Since(f.began)
 		}()
 		time.Sleep(30 * time.Second)
@@ -148,14 +141,8 @@ func TestJeopardyThenGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg, r := f.recorded()
 		c := f.client(cfg)
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := h.Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := lockable(t, c, 0)
+		l := acquired(t, h)
 		f.cut(addresses()...)
 		time.Sleep(localLease + time.Second)
 		blocked := make(chan error)
@@ -180,12 +167,8 @@ func TestJeopardyThenGone(t *testing.T) {
 		if !errors.Is(l.Err(), LeaseNearEnd) || l.ExclusiveUntil() != 0 {
 			t.Errorf("the lock: %v, %v", l.Err(), l.ExclusiveUntil())
 		}
-		if err := l.Release(t.Context()); !errors.Is(err, api.SessionExpired) {
-			t.Errorf("Release: %v", err)
-		}
-		if err := h.Close(t.Context()); err != nil {
-			t.Errorf("Close of a handle never fails for a session that is gone: %v", err)
-		}
+		wants(t, "Release", l.Release(t.Context()), api.SessionExpired)
+		wants(t, "Close of a handle never wants for a session that is gone", h.Close(t.Context()), nil)
 		closeClient(t, c)
 	})
 }
@@ -195,14 +178,8 @@ func TestEndedByCell(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cfg, r := f.recorded()
 		c := f.client(cfg)
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := h.TryAcquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Minute})
+		l := ok(h.TryAcquire(t.Context(), api.Exclusive))(t)
 		f.mu.Lock()
 		for _, s := range f.sessions {
 			s.ended = true
@@ -226,8 +203,7 @@ func TestEndedByCell(t *testing.T) {
 // Replies of a deposed master, and replies overtaken by newer ones, extend
 // nothing: neither the lease nor the epoch moves.
 func TestStaleGrants(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, _ *fake, c *Client) {
 		b := c.session
 		now := b.clock()
 		for _, step := range []struct {
@@ -253,7 +229,6 @@ func TestStaleGrants(t *testing.T) {
 		b.mu.Lock()
 		b.epoch = 5 // the fake's, so that the client can be closed
 		b.mu.Unlock()
-		closeClient(t, c)
 	})
 }
 
@@ -264,12 +239,7 @@ func TestHungMaster(t *testing.T) {
 		cfg, r := f.recorded()
 		c := f.client(cfg)
 		time.Sleep(time.Second)
-		f.script(func(s seen) verb { // a:1 is stopped: it answers nothing, not even about the master
-			if s.address == "a:1" {
-				return hang
-			}
-			return nil
-		})
+		f.at("a:1", hang) // a:1 is stopped: it answers nothing, not even about the master
 		f.elect("b:1")
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -282,8 +252,7 @@ func TestHungMaster(t *testing.T) {
 
 // The first epoch's sequence numbers say nothing of the next one's.
 func TestEventsAcrossEpochs(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		s := f.only()
 		f.mu.Lock()
 		for range 3 {
@@ -305,7 +274,6 @@ func TestEventsAcrossEpochs(t *testing.T) {
 			t.Errorf("in the new epoch acknowledged %d, want 1; left %v", s.acked, s.events)
 		}
 		f.mu.Unlock()
-		closeClient(t, c)
 	})
 }
 
@@ -324,12 +292,7 @@ func TestSilenceHasItsReason(t *testing.T) {
 		}
 		c := f.client(cfg)
 		time.Sleep(time.Second)
-		f.script(func(s seen) verb {
-			if s.method == "KeepAlive" || s.method == "Locate" {
-				return fail(api.Errorf(api.Unauthenticated, "the certificate has expired"))
-			}
-			return nil
-		})
+		f.when(func(s seen) bool { return s.method == "KeepAlive" || s.method == "Locate" }, fail(api.Errorf(api.Unauthenticated, "the certificate has expired")))
 		time.Sleep(2 * time.Minute)
 		mu.Lock()
 		defer mu.Unlock()

@@ -14,20 +14,11 @@ import (
 // crowd opens sessions over one Cell, each with a handle and its own record.
 func (f *fake) crowd(n int) (cell *Cell, clients []*Client, handles []*Handle, records []*record) {
 	f.t.Helper()
-	cell, err := Dial(f.t.Context(), f.config())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	cell = ok(Dial(f.t.Context(), f.config()))(f.t)
 	for range n {
 		cfg, r := f.recorded()
-		c, err := cell.NewSession(f.t.Context(), cfg.Session())
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		h, err := c.Open(f.t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Second})
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		c := ok(cell.NewSession(f.t.Context(), cfg.Session()))(f.t)
+		h := ok(c.Open(f.t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Second}))(f.t)
 		clients, handles, records = append(clients, c), append(handles, h), append(records, r)
 	}
 	return cell, clients, handles, records
@@ -57,9 +48,7 @@ func TestSessionsOfOneCell(t *testing.T) {
 		closeClient(t, clients[1])
 		for _, s := range f.all() {
 			if s.id == uint64(clients[2].Session()) {
-				f.mu.Lock()
-				s.doom()
-				f.mu.Unlock()
+				f.locked(func() { s.doom() })
 			}
 		}
 		time.Sleep(time.Minute)
@@ -74,9 +63,7 @@ func TestSessionsOfOneCell(t *testing.T) {
 			}
 			closeClient(t, clients[i+3])
 		}
-		if err := cell.CheckSequencer(t.Context(), "x"); !errors.Is(err, api.BadSequencer) {
-			t.Errorf("the Cell was closed with its sessions: %v", err)
-		}
+		wants(t, "the Cell was closed with its sessions", cell.CheckSequencer(t.Context(), "x"), api.BadSequencer)
 		_ = cell.Close()
 	})
 }
@@ -97,24 +84,13 @@ func TestSessionConfig(t *testing.T) {
 		f.cacheable = true
 		cfg := f.config()
 		cfg.Lease, cfg.NoCache = 50*time.Second, true
-		cell, err := Dial(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		long, err := cell.NewSession(t.Context(), cfg.Session())
-		if err != nil {
-			t.Fatal(err)
-		}
-		short, err := cell.NewSession(t.Context(), SessionConfig{Lease: 5 * time.Second, Clock: cfg.Clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cell := f.dialled(cfg)
+		long := ok(cell.NewSession(t.Context(), cfg.Session()))(t)
+		short := ok(cell.NewSession(t.Context(), SessionConfig{Lease: 5 * time.Second, Clock: cfg.Clock}))(t)
 		if long.Lease() != 50*time.Second || short.Lease() != 5*time.Second || long.cache.enabled() || !short.cache.enabled() {
 			t.Errorf("leases %v and %v, caches %v and %v", long.Lease(), short.Lease(), long.cache.enabled(), short.cache.enabled())
 		}
-		if _, err := cell.NewSession(t.Context(), SessionConfig{Lease: time.Nanosecond}); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("a faulty configuration: %v", err)
-		}
+		wants(t, "a faulty configuration", second(cell.NewSession(t.Context(), SessionConfig{Lease: time.Nanosecond})), api.InvalidArgument)
 		closeClient(t, long)
 		closeClient(t, short)
 		_ = cell.Close()
@@ -126,17 +102,9 @@ func TestSessionConfig(t *testing.T) {
 func TestFailOverOfAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, handles, records := f.crowd(20)
-		l, err := handles[0].Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := acquired(t, handles[0])
 		time.Sleep(time.Second)
-		f.script(func(s seen) verb { // it answers nothing any more, and breaks no connection
-			if s.address == "a:1" {
-				return hang
-			}
-			return nil
-		})
+		f.at("a:1", hang)           // it answers nothing any more, and breaks no connection
 		time.Sleep(7 * time.Second) // all KeepAlives are with it, and hang
 		f.elect("b:1")
 		asked := len(f.heard("Locate"))
@@ -163,9 +131,7 @@ func TestFailOverOfAll(t *testing.T) {
 			f.heal()
 		}
 		synctest.Wait()
-		if err := l.Err(); err != nil {
-			t.Errorf("the lock: %v", err)
-		}
+		wants(t, "the lock", l.Err(), nil)
 		for i, c := range clients {
 			if c.State() != session.Safe || c.Stats().FailOvers != 4 || len(records[i].states()) > 0 {
 				t.Errorf("session %d: %v, %+v, states %v", i, c.State(), c.Stats(), records[i].states())
@@ -181,16 +147,8 @@ func TestFailOverOfAll(t *testing.T) {
 func TestCellClosedFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, handles, records := f.crowd(3)
-		l, err := handles[0].Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.script(func(s seen) verb {
-			if s.method == "SetContents" {
-				return hang
-			}
-			return nil
-		})
+		l := acquired(t, handles[0])
+		f.on("SetContents", hang)
 		waits := make(chan error)
 		go func() { _, err := handles[1].SetContents(t.Context(), nil); waits <- err }()
 		synctest.Wait()
@@ -202,22 +160,15 @@ func TestCellClosedFirst(t *testing.T) {
 		if cause := context.Cause(l.Context()); !errors.Is(cause, Closed) {
 			t.Errorf("the lock: %v", cause)
 		}
-		if _, err := cell.NewSession(t.Context(), f.config().Session()); !errors.Is(err, Closed) {
-			t.Errorf("another session: %v", err)
-		}
-		late, err := Dial(t.Context(), f.config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		wants(t, "another session", second(cell.NewSession(t.Context(), f.config().Session())), Closed)
+		late := f.dialled(f.config())
 		f.script(func(s seen) verb {
 			if s.method == "CreateSession" {
 				late.sessions.endAll() // as Close does, when the answer is on its way
 			}
 			return nil
 		})
-		if _, err := late.NewSession(t.Context(), f.config().Session()); !errors.Is(err, Closed) {
-			t.Errorf("a session that comes too late: %v", err)
-		}
+		wants(t, "a session that comes too late", second(late.NewSession(t.Context(), f.config().Session())), Closed)
 		_ = late.Close()
 		for i, c := range clients {
 			began := time.Now()
@@ -253,9 +204,7 @@ func TestStats(t *testing.T) {
 		c := f.client(f.config())
 		h := watching(t, c)
 		for range 3 {
-			if _, err := h.Stat(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(h.Stat(t.Context())))
 		}
 		time.Sleep(8 * time.Second)
 		if s := c.Stats(); s.KeepAlives != 2 || s.KeepAlivesFailed+s.Jeopardies+s.Rescues+s.FailOvers != 0 || s.Attempts != 2 || s.Cache.Hits != 2 || s.Cache != c.Stats().Cache {
@@ -279,18 +228,10 @@ func TestSessionsOfACellAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		cell, clients, _, _ := f.crowd(3)
 		cell.sessions.max = 3
-		if _, err := cell.NewSession(t.Context(), f.config().Session()); !errors.Is(err, api.QuotaExceeded) {
-			t.Errorf("a fourth session: %v", err)
-		}
+		wants(t, "a fourth session", second(cell.NewSession(t.Context(), f.config().Session())), api.QuotaExceeded)
 		closeClient(t, clients[0])
-		f.script(func(s seen) verb {
-			if s.method == "CreateSession" {
-				return hang
-			}
-			return nil
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		f.on("CreateSession", hang)
+		ctx := bounded(t, time.Second)
 		if _, err := cell.NewSession(ctx, f.config().Session()); err == nil || errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("a session that the master does not open: %v", err)
 		}
@@ -302,9 +243,7 @@ func TestSessionsOfACellAreBounded(t *testing.T) {
 		for _, c := range append(clients[1:], one) {
 			closeClient(t, c)
 		}
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, cell.Close())
 	})
 }
 
@@ -330,8 +269,6 @@ func TestLostSessionsTakeNoPlace(t *testing.T) {
 		for _, c := range clients {
 			closeClient(t, c)
 		}
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
+		noError(t, cell.Close())
 	})
 }

@@ -17,14 +17,8 @@ func TestRefusedAfterDone(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.cacheable = true
 		c := f.client(f.config())
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true, Write: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, err := h.Stat(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := opened(t, c, "/ls/foo/x", OpenOptions{Read: true, Write: true})
+		before := ok(h.Stat(t.Context()))(t)
 		f.script(func(s seen) verb {
 			switch {
 			case s.method != "SetContents":
@@ -53,13 +47,8 @@ func reuse(t *testing.T, f *fake) *Client {
 	f.cacheable, f.reusable = true, true
 	c := f.client(f.config())
 	for range 2 {
-		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		h := opened(t, c, "/ls/foo/x", OpenOptions{Read: true})
+		must(t, h.Close(t.Context()))
 	}
 	if opens, closes := len(f.heard("Open")), len(f.heard("CloseHandle")); opens != 1 || closes != 0 || c.cache.idleCount != 1 || f.state().handles != 1 {
 		t.Fatalf("%d Opens and %d Closes, %d handles kept, %d open", opens, closes, c.cache.idleCount, f.state().handles)
@@ -185,13 +174,122 @@ func TestCachedPath(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.reusable = true
 		c := f.client(f.config())
-		h, err := c.Open(t.Context(), "/ls/local/x", OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := opened(t, c, "/ls/local/x", OpenOptions{Read: true})
 		if stat, err := h.Stat(t.Context()); err != nil || stat.Path.String() != "/ls/foo/x" || len(f.heard("GetStat")) != 0 {
 			t.Errorf("%v, %v", stat.Path, err)
 		}
 		closeClient(t, c)
+	})
+}
+
+// A handle that is more at the cell than open is not kept for another Open when it
+// is closed: one through which a lock was asked for (Chubby §2.7), one that is bound
+// to a lock, and one on which a call is under way. What had begun would go on, and
+// the next owner of the handle would be told what came of it.
+func TestHandleInUseIsNotKept(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before func(t *testing.T, h *Handle)
+		closes int
+	}{
+		{"it was only open", func(*testing.T, *Handle) {}, 0},
+		{"a lock was held through it", func(t *testing.T, h *Handle) {
+			l := acquired(t, h)
+			must(t, l.Release(t.Context()))
+		}, 1},
+		{"it is bound", func(_ *testing.T, h *Handle) { h.boundToken = h.token }, 1},
+		{"a call is under way", func(t *testing.T, h *Handle) {
+			_, leave, err := h.beginCall(t.Context(), "acquire")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(leave)
+		}, 1},
+	} {
+		runInBubble(t, test.name, func(t *testing.T, f *fake) {
+			f.cacheable, f.reusable = true, true
+			c := f.client(f.config())
+			h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true})
+			test.before(t, h)
+			must(t, h.Close(t.Context()))
+			if n := len(f.heard("CloseHandle")); n != test.closes {
+				t.Errorf("%d calls of Close, want %d", n, test.closes)
+			}
+			closeClient(t, c)
+		})
+	}
+}
+
+// After Close no call on the handle begins, also if it was called before.
+func TestNoCallAfterClose(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.cacheable, f.reusable = true, true
+		c := f.client(f.config())
+		h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true})
+		f.on("Acquire", hang)
+		waiting, giveUp := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.Acquire(waiting, api.Exclusive)
+			done <- err
+		}()
+		synctest.Wait()
+		if err := h.Close(t.Context()); err != nil || len(f.heard("CloseHandle")) != 1 {
+			t.Errorf("Close while Acquire waits: %v, %d calls", err, len(f.heard("CloseHandle")))
+		}
+		giveUp()
+		<-done
+		if _, err := h.Acquire(t.Context(), api.Exclusive); !errors.Is(err, api.HandleClosed) || len(f.heard("Acquire")) != 1 {
+			t.Errorf("Acquire after Close: %v, %d calls", err, len(f.heard("Acquire")))
+		}
+		closeClient(t, c)
+	})
+}
+
+// Handles that were kept are closed when the quota of handles is used up, and the Open is
+// made again: once, since the quota may be used up without them.
+func TestSparesMakeRoomInTheQuota(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := reuse(t, f)
+		f.when(func(s seen) bool { return s.method == "Open" && f.state().handles > 0 }, fail(api.Errorf(api.QuotaExceeded, "too many handles")))
+		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true})
+		if err != nil || len(f.heard("CloseHandle")) != 1 {
+			t.Errorf("%v; %d handles were closed", err, len(f.heard("CloseHandle")))
+		}
+		before := len(f.heard("Open"))
+		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); !errors.Is(err, api.QuotaExceeded) || len(f.heard("Open")) != before+1 {
+			t.Errorf("without spares: %v after %d attempts", err, len(f.heard("Open"))-before)
+		}
+		noError(t, h.Close(t.Context()))
+		closeClient(t, c)
+	})
+}
+
+// The lock is not held, and the function of Do was not called, also if an answer to the Open was lost, and a later attempt was
+// refused while the caller still waits: that is not the Uncertain of a release.
+func TestDoThatDoesNotOpenIsNotUncertain(t *testing.T) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
+		f.script(func(s seen) verb {
+			switch {
+			case s.method != "Open" || s.nth > 2:
+				return nil
+			case s.nth == 2:
+				return fail(api.Errorf(api.QuotaExceeded, "too many handles"))
+			}
+			return func(_ context.Context, next func() (any, error)) (any, error) {
+				_, _ = next() // done, and the answer is lost
+				return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
+			}
+		})
+		called := false
+		err := c.Do(t.Context(), "/ls/foo/x", func(context.Context, *Lock) error { called = true; return nil })
+		if called || api.CodeOf(err) != api.Unavailable || errors.Is(err, api.Uncertain) {
+			t.Errorf("called %t, %v", called, err)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if n := f.state().handles; n != 0 {
+			t.Errorf("%d handles are open at the cell", n)
+		}
 	})
 }
