@@ -196,14 +196,14 @@ func (g *Guard) CountMissing() { g.missing.Add(1) }
 
 // refused counts a refusal and returns the error for the caller.
 func (g *Guard) refused(err error) error {
-	var s *staleError
-	if errors.As(err, &s) {
+	r := &Refusal{}
+	errors.As(err, &r)
+	switch {
+	case r.stale:
 		g.stale.Add(1)
-		return s.report()
-	}
-	if r := (*Refusal)(nil); errors.As(err, &r) && r.lost {
+	case r.lost:
 		g.lost.Add(1)
-	} else {
+	default:
 		g.other.Add(1)
 	}
 	return err
@@ -254,7 +254,7 @@ func (g *Guard) confirm(ctx context.Context, a *admission) error {
 	err := g.ask(ctx, a.seq)
 	//mutant: if err != nil { return err }; if newest := a.lock.newest.Load(); newest > a.seq.Token() {
 	if newest := a.lock.newest.Load(); newest > a.seq.Token() {
-		return &staleError{seq: a.seq, newest: newest}
+		return Stale(a.seq, newest)
 	}
 	return err
 }
@@ -312,7 +312,7 @@ func (g *Guard) judge(s Sequencer) (*admission, error) {
 	}
 	switch newest := known.seq.Token(); {
 	case newest > s.Token():
-		return nil, &staleError{seq: s, newest: newest}
+		return nil, Stale(s, newest)
 	case newest < s.Token():
 		return nil, nil
 	case known.seq.bare() != s.bare():
@@ -344,7 +344,10 @@ func (g *Guard) raise(ctx context.Context, s Sequencer) (*admission, error) {
 	g.mu.Unlock()
 	if err := g.config.Store.Save(ctx, s.bare()); err != nil {
 		if errors.Is(err, api.BadSequencer) {
-			return nil, &staleError{seq: s, told: err}
+			if r := (*Refusal)(nil); !errors.As(err, &r) || !r.stale { // only the store knows the newer one
+				err = &Refusal{Token: s.Token(), stale: true, err: err}
+			}
+			return nil, err
 		}
 		if ctx.Err() != nil {
 			return nil, ended(ctx, s)

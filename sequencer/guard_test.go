@@ -238,9 +238,7 @@ func TestRefusalsCarryBothTokens(t *testing.T) {
 	} {
 		_, err := guard.Check(t.Context(), step.seq.String())
 		if step.token == 0 {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			continue
 		}
 		var r *sequencer.Refusal
@@ -373,10 +371,7 @@ func TestNeverLowerThanBefore(t *testing.T) {
 
 // A guard knows no default cell: to a sequencer of a lock that /ls/local/... names elsewhere it says what to configure.
 func TestGuardOfLocal(t *testing.T) {
-	local, err := primary.Name().In(api.LocalCell)
-	if err != nil {
-		t.Fatal(err)
-	}
+	local := ok(primary.Name().In(api.LocalCell))(t)
 	guard := newGuard(t, sequencer.GuardConfig{Locks: []api.Path{local}})
 	refuse(t, guard, of(primary, 5), api.BadSequencer, "a guard takes local for the name of a cell", "configure it with /ls/foo/")
 	refuse(t, guard, of(api.MustParsePath("/ls/foo/other"), 5), api.BadSequencer, "not protected by that lock")

@@ -13,10 +13,7 @@ func TestPageShowsTestedCode(t *testing.T) {
 	level := func(text string) string { return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(text, "") }
 	read := func(name string) string {
 		t.Helper()
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := ok(os.ReadFile(name))(t)
 		return string(text)
 	}
 	var sources string

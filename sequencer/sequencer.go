@@ -1,9 +1,13 @@
 package sequencer
 
 import (
+	"context"
 	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -126,8 +130,9 @@ func assemble(mode, generation, cell, path string) (Sequencer, error) {
 		//mutants: same (the canonical form is another)
 		return Sequencer{}, malformed(err, "the sequencer names no cell")
 	}
-	raw, ok := unescape(path)
-	if !ok {
+	// Other spellings of the path are another text than String's, which Parse refuses.
+	raw, err := url.PathUnescape(path)
+	if err != nil {
 		return bad("the path %.60q of the sequencer has a malformed %% escape", path)
 	}
 	if s.Path, err = api.ParsePath(raw); err != nil {
@@ -213,11 +218,8 @@ func (s Sequencer) fault() string {
 func checksum(head, path string) string {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(crc32.Checksum([]byte(head), table), table, []byte(path))
-	const digits = "0123456789abcdef"
 	var text [checksumLen]byte
-	for i := range text {
-		text[i] = digits[sum>>(28-4*i)&15]
-	}
+	hex.Encode(text[:], binary.BigEndian.AppendUint32(make([]byte, 0, checksumLen/2), sum))
 	return string(text[:])
 }
 
@@ -252,38 +254,39 @@ func escape(path string) string {
 	return string(b)
 }
 
-// unescape undoes escape. It accepts other spellings too; Parse refuses those
-// by comparing the text with String.
-func unescape(text string) (string, bool) {
-	//mutants: same (it only saves work)
-	if !strings.Contains(text, "%") {
-		return text, true
-	}
-	b := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] != '%' {
-			b = append(b, text[i])
-			continue
-		}
-		if i+2 >= len(text) {
-			return "", false
-		}
-		c, err := strconv.ParseUint(text[i+1:i+3], 16, 8)
-		//mutants: same (the canonical form is another)
-		if err != nil {
-			//mutants: same (nothing is no path)
-			return "", false
-		}
-		b = append(b, byte(c))
-		i += 2
-	}
-	return string(b), true
-}
-
 func bad(format string, args ...any) (Sequencer, error) {
 	return Sequencer{}, malformed(nil, format, args...)
 }
 
 func malformed(cause error, format string, args ...any) error {
 	return &api.Error{Code: api.BadSequencer, Op: "read sequencer", Message: fmt.Sprintf(format, args...), Err: cause}
+}
+
+// Source is what has a sequencer, such as a lock of package client. Sequencer may be
+// called from several goroutines.
+type Source interface{ Sequencer() Sequencer }
+
+type contextKey struct{}
+
+// NewContext returns a context for work under a lock, in which FromContext finds the
+// sequencer of that lock, and so do the client interceptors of seqgrpc and the
+// Transport of seqhttp. The contexts of package client's locks are such contexts
+// (Lock.Context, Lock.With). nil hides the sequencer of ctx: it is for work under
+// several locks, of which each server is to be sent its own.
+func NewContext(ctx context.Context, of Source) context.Context {
+	return context.WithValue(ctx, contextKey{}, of)
+}
+
+// FromContext returns the sequencer that goes with the work in ctx: in a request that a
+// Guard runs, that of the request; in the context of a lock, or in one made from that,
+// that of the lock, also when the lock has been lost since. It is false if there is
+// none. Of contexts within each other, the innermost counts.
+func FromContext(ctx context.Context) (Sequencer, bool) {
+	switch of := ctx.Value(contextKey{}).(type) {
+	case Sequencer: // Guard.Do
+		return of, true
+	case Source:
+		return of.Sequencer(), true
+	}
+	return Sequencer{}, false
 }

@@ -1,18 +1,19 @@
 package sequencer_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"strings"
+	"sync"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/sequencer"
+	"pgregory.net/rapid"
 )
 
 const (
@@ -85,10 +86,7 @@ func TestTextRoundTripsAndNeedsNoQuoting(t *testing.T) {
 		if odd := strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:/-._~%"); odd != "" {
 			t.Fatalf("%q contains characters that are not plain, such as in %q", text, odd)
 		}
-		encoded, err := json.Marshal(map[string]sequencer.Sequencer{"s": s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := ok(json.Marshal(map[string]sequencer.Sequencer{"s": s}))(t)
 		var decoded map[string]sequencer.Sequencer
 		if err := json.Unmarshal(encoded, &decoded); err != nil || decoded["s"] != s {
 			t.Fatalf("%s decodes to %+v, %v", encoded, decoded, err)
@@ -215,5 +213,110 @@ func checkParse(t *testing.T, text string) {
 		t.Fatalf("Parse(%q) accepts a second text of %q", text, s.String())
 	case err == nil && (s.Token() == 0 || s.Token() > api.MaxGeneration || len(text) > sequencer.MaxText):
 		t.Fatalf("Parse(%q) accepts %+v", text, s)
+	}
+}
+
+// held is a lock with a sequencer, which counts how often it was asked.
+type held struct {
+	token api.Generation
+	asked *int
+}
+
+func (h held) Sequencer() sequencer.Sequencer {
+	*h.asked++
+	return sequencer.Sequencer{Cell: "00112233445566778899aabbccddeeff", Path: api.MustParsePath("/ls/foo/x"), Mode: api.Exclusive, Generation: h.token}
+}
+
+// The innermost lock's sequencer is found, a nil Source hides it, and the lock is asked only by those who look.
+func TestFromContext(t *testing.T) {
+	asked := 0
+	outer := sequencer.NewContext(t.Context(), held{41, &asked})
+	inner := sequencer.NewContext(outer, held{57, &asked})
+	hidden := sequencer.NewContext(inner, nil)
+	if asked != 0 {
+		t.Errorf("the locks were asked %d times before anybody looked", asked)
+	}
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		want uint64
+		ok   bool
+	}{{"none", t.Context(), 0, false}, {"one", outer, 41, true}, {"two", inner, 57, true}, {"hidden", hidden, 0, false}} {
+		if s, ok := sequencer.FromContext(c.ctx); ok != c.ok || s.Token() != c.want {
+			t.Errorf("%s: token %d, %v; want %d, %v", c.name, s.Token(), ok, c.want, c.ok)
+		}
+	}
+}
+
+// memory is a Store without a disk, whose saves can be delayed or fail.
+type memory struct {
+	mu     sync.Mutex // guards saved
+	saved  map[api.Path]sequencer.Sequencer
+	before func(context.Context, sequencer.Sequencer) error // called in Save first, if set
+}
+
+func (m *memory) Load(context.Context) ([]sequencer.Sequencer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []sequencer.Sequencer
+	for _, s := range m.saved {
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (m *memory) Save(ctx context.Context, s sequencer.Sequencer) error {
+	if m.before != nil {
+		if err := m.before(ctx, s); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.saved == nil {
+		m.saved = map[api.Path]sequencer.Sequencer{}
+	}
+	m.saved[s.Path] = s
+	return nil
+}
+
+func newGuard(t testing.TB, config sequencer.GuardConfig) *sequencer.Guard {
+	t.Helper()
+	if config.Store == nil {
+		config.Store = &memory{}
+	}
+	if len(config.Locks) == 0 && config.Prefix.IsZero() {
+		config.Locks = []api.Path{primary}
+	}
+	return ok(sequencer.NewGuard(t.Context(), config))(t)
+}
+
+func openStore(t testing.TB, name string) *sequencer.FileStore {
+	t.Helper()
+	store := ok(sequencer.OpenFileStore(name))(t)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func accept(t testing.TB, guard *sequencer.Guard, s sequencer.Sequencer) {
+	t.Helper()
+	if got, err := guard.Check(t.Context(), s.String()); err != nil || got != s {
+		t.Fatalf("Check(%s) = %+v, %v; want it accepted", s, got, err)
+	}
+}
+
+// refuse checks that s is refused with that code and that the message contains
+// all of want.
+func refuse(t testing.TB, guard *sequencer.Guard, s sequencer.Sequencer, code api.Code, want ...string) {
+	t.Helper()
+	_, err := guard.Check(t.Context(), s.String())
+	var told *api.Error
+	if !errors.As(err, &told) || told.Code != code {
+		t.Fatalf("Check(%s): %v; want %v", s, err, code)
+	}
+	for _, part := range want {
+		if !strings.Contains(told.Message, part) {
+			t.Fatalf("Check(%s) says %q; want it to hold %q", s, told.Message, part)
+		}
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
+	"testing/synctest"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/sequencer"
+	"pgregory.net/rapid"
 )
 
 func TestFileStoreKeepsTheNewest(t *testing.T) {
@@ -19,9 +20,7 @@ func TestFileStoreKeepsTheNewest(t *testing.T) {
 	other := of(api.MustParsePath("/ls/foo/a b"), 7)
 	store := openStore(t, name)
 	for _, s := range []sequencer.Sequencer{of(primary, 41), of(primary, 57), other} {
-		if err := store.Save(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Save(t.Context(), s))
 	}
 	if err := store.Save(t.Context(), of(primary, 56)); !errors.Is(err, api.BadSequencer) || !strings.Contains(err.Error(), "57") {
 		t.Errorf("saving an older one: %v", err)
@@ -78,9 +77,7 @@ func TestCrashBeforeRename(t *testing.T) {
 	guard := newGuard(t, sequencer.GuardConfig{Store: store})
 	accept(t, guard, of(primary, 41))
 	_ = store.Close()
-	if err := os.WriteFile(name+".new", []byte(strings.Repeat("half a file, and longer than the next whole one\n", 50)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name+".new", []byte(strings.Repeat("half a file, and longer than the next whole one\n", 50)), 0o600))
 	store = openStore(t, name)
 	guard = newGuard(t, sequencer.GuardConfig{Store: store})
 	refuse(t, guard, of(primary, 40), api.BadSequencer, "41")
@@ -100,9 +97,7 @@ func TestUnwritableFile(t *testing.T) {
 	}
 	refuse(t, guard, of(primary, 57), api.Unavailable, "could not be stored")
 	accept(t, guard, of(primary, 41))
-	if err := os.Remove(name + ".new"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(name+".new"))
 	accept(t, guard, of(primary, 57))
 }
 
@@ -111,15 +106,10 @@ func TestDamagedFileIsRefused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "guard")
 	store := openStore(t, name)
 	for _, s := range []sequencer.Sequencer{of(primary, 41), of(api.MustParsePath("/ls/foo/b"), 7)} {
-		if err := store.Save(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Save(t.Context(), s))
 	}
 	_ = store.Close()
-	whole, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := ok(os.ReadFile(name))(t)
 	lines := strings.SplitAfter(string(whole), "\n")
 	damaged := []string{
 		string(whole) + "\n", string(whole) + lines[1],
@@ -133,9 +123,7 @@ func TestDamagedFileIsRefused(t *testing.T) {
 		damaged = append(damaged, string(whole[:at]), string(flipped))
 	}
 	for _, contents := range damaged {
-		if err := os.WriteFile(name, []byte(contents), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(contents), 0o600))
 		store, err := sequencer.OpenFileStore(name)
 		if !errors.Is(err, api.Corrupt) || !strings.Contains(err.Error(), "restore it") {
 			t.Errorf("%q: %v", contents, err)
@@ -207,10 +195,7 @@ func (w *twin) restart() {
 func TestGuardMatchesNaiveTwin(t *testing.T) {
 	root := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		directory, err := os.MkdirTemp(root, "run")
-		if err != nil {
-			t.Fatal(err)
-		}
+		directory := ok(os.MkdirTemp(root, "run"))(t)
 		m := &model{name: filepath.Join(directory, "guard"), twin: twin{inside: map[api.Path]uint64{}, stored: map[api.Path]uint64{}}}
 		m.open(t)
 		defer func() { _ = m.store.Close() }()
@@ -230,15 +215,9 @@ type model struct {
 }
 
 func (m *model) open(t *rapid.T) {
-	store, err := sequencer.OpenFileStore(m.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := ok(sequencer.OpenFileStore(m.name))(t)
 	m.store = &faulty{FileStore: store}
-	m.guard, err = sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo"), Store: m.store})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m.guard = ok(sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo"), Store: m.store}))(t)
 }
 
 func (m *model) check(t *rapid.T) {
@@ -256,13 +235,105 @@ func (m *model) check(t *rapid.T) {
 // restart crashes, often while the file is being replaced, and starts again.
 func (m *model) restart(t *rapid.T) {
 	if rapid.Bool().Draw(t, "half-written") {
-		if err := os.WriteFile(m.name+".new", []byte("chubby gua"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(m.name+".new", []byte("chubby gua"), 0o600))
 	}
-	if err := m.store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.store.Close())
 	m.twin.restart()
 	m.open(t)
+}
+
+// What one Guard of a FileStore lets in is the newest for the others, too, also of a token that they have let in before; and
+// their sections exclude each other.
+func TestGuardsOfOneStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := openStore(t, filepath.Join(t.TempDir(), "guard"))
+		one := newGuard(t, sequencer.GuardConfig{Locks: []api.Path{primary}, Store: store})
+		two := newGuard(t, sequencer.GuardConfig{Locks: []api.Path{primary}, Store: store})
+		accept(t, one, of(primary, 5))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		older := begin(ctx, one, 5)
+		inside := older.isInside(t)
+		newer := begin(ctx, two, 7)
+		newer.waits(t)
+		if inside.Err() == nil {
+			t.Error("the request of token 5 goes on undisturbed in the one guard, though the other waits with 7")
+		}
+		refuse(t, one, of(primary, 5), api.BadSequencer, "5", "7")
+		refuse(t, one, of(primary, 6), api.BadSequencer, "6", "7")
+		accept(t, one, of(primary, 7))
+		close(older.end)
+		newer.isInside(t)
+		close(newer.end)
+		refuse(t, two, of(primary, 5), api.BadSequencer, "5", "7")
+	})
+}
+
+// A file has one lock by whichever name it is opened, and a token is saved where the name leads.
+func TestFileStoreBehindLinks(t *testing.T) {
+	volume, dir := t.TempDir(), t.TempDir()
+	name := filepath.Join(volume, "guard")
+	for link, to := range map[string]string{"guard": name, "relative": "guard", "volume": volume} {
+		must(t, os.Symlink(to, filepath.Join(dir, link)))
+	}
+	for _, path := range []string{"guard", "relative", "volume/guard"} { // the first before there is a file
+		path = filepath.Join(dir, path)
+		store, err := sequencer.OpenFileStore(path)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if _, err := sequencer.OpenFileStore(name); !errors.Is(err, api.Unavailable) {
+			t.Errorf("the file is open as %s, and opening it by its own name: %v", path, err)
+		}
+		must(t, errors.Join(store.Save(t.Context(), of(primary, 7)), store.Close()))
+	}
+	if info, err := os.Lstat(filepath.Join(dir, "guard")); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link was replaced: %v, %v", info, err)
+	}
+	checkStored(t, openStore(t, name), of(primary, 7))
+	must(t, os.Symlink("circle", filepath.Join(dir, "circle")))
+	if _, err := sequencer.OpenFileStore(filepath.Join(dir, "circle")); !errors.Is(err, api.Unavailable) {
+		t.Errorf("a link to itself: %v", err)
+	}
+}
+
+// A store whose lock file was deleted stores nothing more: another process may have opened it since.
+func TestLockFileIsDeleted(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "guard")
+	one := openStore(t, name)
+	must(t, os.Remove(name+".lock"))
+	refused := func() {
+		t.Helper()
+		if err := one.Save(t.Context(), of(primary, 8)); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "guard.lock was deleted") {
+			t.Errorf("Save: %v", err)
+		}
+	}
+	refused()
+	two := openStore(t, name)
+	must(t, two.Save(t.Context(), of(primary, 9)))
+	refused()
+	must(t, two.Close())
+	checkStored(t, openStore(t, name), of(primary, 9))
+}
+
+// fatal is a test of package testing or rapid.
+type fatal interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func must(t fatal, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ok returns what a call returns, and ends the test on its error.
+func ok[T any](v T, err error) func(fatal) T {
+	return func(t fatal) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
 }
