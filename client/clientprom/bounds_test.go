@@ -19,10 +19,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for i := range calls {
 		m.Meter().Called(fmt.Sprint("open ", i), api.OK, 0)
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := ok(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() != "chubbyclient_call_seconds" {
 			continue
@@ -62,10 +59,7 @@ func TestUnknownCodesAreBounded(t *testing.T) {
 	for i := range calls {
 		m.Meter().Called("open", api.Code(1000+i), 0)
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := ok(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == "chubbyclient_call_seconds" {
 			if n := len(f.GetMetric()); n != 1 || f.GetMetric()[0].GetHistogram().GetSampleCount() != calls {
@@ -75,4 +69,22 @@ func TestUnknownCodesAreBounded(t *testing.T) {
 		}
 	}
 	t.Error("no calls")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// ok returns what a call returns, and ends the test on its error.
+func ok[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
 }

@@ -54,25 +54,15 @@ func newWorld(t *testing.T, replicas int) *world {
 // open opens a session, and a file in it.
 func (w *world) open(opts client.OpenOptions) (*client.Client, *client.Handle) {
 	w.t.Helper()
-	c, err := client.New(w.t.Context(), w.config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := ok(client.New(w.t.Context(), w.config))(w.t)
 	opts.Create, opts.Write = client.File, true
-	h, err := c.Open(w.t.Context(), "/ls/local/file", opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	h := ok(c.Open(w.t.Context(), "/ls/local/file", opts))(w.t)
 	return c, h
 }
 
 func (w *world) families() []*dto.MetricFamily {
 	w.t.Helper()
-	families, err := w.gather.Gather()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return families
+	return ok(w.gather.Gather())(w.t)
 }
 
 // read returns a metric without its namespace, with the values of the labels after its name: a value, or the count and the
@@ -140,10 +130,7 @@ func TestCounts(t *testing.T) {
 		w.want(2, "cache_hits_total")
 		w.want(1, "call_seconds", "OK", "read")
 
-		held, err := first.Acquire(t.Context(), api.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := ok(first.Acquire(t.Context(), api.Exclusive))(t)
 		if _, err := second.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockHeld) {
 			t.Fatal(err)
 		}
@@ -160,24 +147,18 @@ func TestCounts(t *testing.T) {
 		w.want(1, "lock_requests_waiting")
 		w.wantTime(1, 0, "lock_wait_seconds", "exclusive")
 		w.want(0, "lock_hold_seconds", "exclusive")
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, held.Release(t.Context()))
 		next := <-granted
 		w.wantTime(1, 20*time.Second, "lock_hold_seconds", "exclusive")
 		w.wantTime(1, 20*time.Second, "lock_wait_seconds", "shared")
 		w.want(0, "lock_requests_waiting")
 
-		if _, err := second.SetContents(t.Context(), []byte("news")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(second.SetContents(t.Context(), []byte("news"))))
 		time.Sleep(time.Second)
 		w.want(1, "cache_invalidations_total")
 		w.want(1, "events_waiting")
 		w.want(0, "events_delivered_total")
-		if _, err := first.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(first.Next(t.Context())))
 		w.want(0, "events_waiting")
 		w.want(1, "events_delivered_total")
 
@@ -187,9 +168,7 @@ func TestCounts(t *testing.T) {
 		}
 		_ = next
 		w.wantTime(1, 11*time.Second, "lock_hold_seconds", "shared")
-		if err := one.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, one.Close(t.Context()))
 		w.want(0, "sessions", "safe")
 		w.want(2, "sessions_opened_total")
 		w.want(2, "cache_hits_total")
@@ -205,22 +184,15 @@ func TestKeptLocksAreCountedByUse(t *testing.T) {
 		w := newWorld(t, 1)
 		c, h := w.open(client.OpenOptions{CacheLock: true})
 		for range 3 {
-			l, err := h.Acquire(t.Context(), api.Exclusive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := ok(h.Acquire(t.Context(), api.Exclusive))(t)
 			time.Sleep(2 * time.Second)
-			if err := l.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Release(t.Context()))
 			time.Sleep(time.Second)
 		}
 		w.want(1, "call_seconds", "OK", "acquire")
 		w.wantTime(3, 0, "lock_wait_seconds", "exclusive")
 		w.wantTime(3, 6*time.Second, "lock_hold_seconds", "exclusive")
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close(t.Context()))
 	})
 }
 
@@ -233,9 +205,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		two, writer := w.open(client.OpenOptions{Read: true})
 		const more = 10
 		for range api.MaxEventQueue + more {
-			if _, err := writer.SetContents(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(writer.SetContents(t.Context(), nil)))
 		}
 		time.Sleep(time.Second)
 		waiting, _ := w.read("events_waiting")
@@ -244,9 +214,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 			t.Errorf("%v events wait, and %v were dropped; want %d with that which says so, and %d", waiting, dropped, api.MaxEventQueue+1, more)
 		}
 		for _, c := range []*client.Client{one, two} {
-			if err := c.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Close(t.Context()))
 		}
 	})
 }
@@ -257,9 +225,7 @@ func TestTroublesAreCounted(t *testing.T) {
 		w := newWorld(t, 3)
 		c, h := w.open(client.OpenOptions{Read: true})
 		killed := w.cell.FailOver()
-		if _, err := h.SetContents(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.SetContents(t.Context(), nil)))
 		time.Sleep(5 * time.Second)
 		w.want(1, "failovers_total")
 		w.want(0, "jeopardies_total")
@@ -296,9 +262,7 @@ func TestTroublesAreCounted(t *testing.T) {
 		w.want(1, "sessions", "expired")
 		w.want(1, "sessions_lost_total")
 		w.want(-1, "lease_left_seconds")
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close(t.Context()))
 		w.want(0, "sessions", "expired")
 		w.want(1, "sessions_lost_total")
 		w.want(1, "jeopardies_total")
@@ -332,23 +296,14 @@ func TestMeterMayAsk(t *testing.T) {
 		}
 		c, h := w.open(client.OpenOptions{Read: true, CacheLock: true})
 		for range 2 {
-			l, err := h.Acquire(t.Context(), api.Exclusive)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			l := ok(h.Acquire(t.Context(), api.Exclusive))(t)
+			must(t, l.Release(t.Context()))
 		}
-		if _, err := h.Acquire(t.Context(), api.Exclusive); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(h.Acquire(t.Context(), api.Exclusive)))
 		if err := h.Close(t.Context()); err != nil { // with its lock
 			t.Fatal(err)
 		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close(t.Context()))
 		if len(told) != 4 {
 			t.Errorf("told of %v", told)
 		}

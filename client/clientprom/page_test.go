@@ -24,14 +24,10 @@ func TestMetricsPage(t *testing.T) {
 		w := newWorld(t, 1)
 		c, _ := w.open(client.OpenOptions{Read: true})
 		page = metricsPage(w)
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Close(t.Context()))
 	})
 	if *update {
-		if err := os.WriteFile(file, page, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, page, 0o644))
 	}
 	if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, page) {
 		t.Errorf("docs/client-metrics.md is not what a client has (%v); run make generate", err)
