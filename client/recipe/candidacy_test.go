@@ -73,8 +73,7 @@ func (w *world) waits(all ...*candidacy) {
 // queue returns how many wait for the lock.
 func (w *world) queue(c *client.Client) int {
 	w.T.Helper()
-	x, err := c.Cell().Explain(w.Ctx, office)
-	w.OK(err)
+	x := ok(c.Cell().Explain(w.Ctx, office))(w)
 	return len(x.Lock.Waiters)
 }
 

@@ -66,9 +66,7 @@ func TestWatchConfig(t *testing.T) {
 		w.is(f, 2, true)
 		w.Rm(c, configPath)
 		w.is(f, 2, false)
-		if err := <-faults; !errors.Is(err, api.NotFound) {
-			t.Errorf("the file was deleted: %v", err)
-		}
+		wants(t, "the file was deleted", <-faults, api.NotFound)
 		w.Put(c, configPath, "3")
 		w.is(f, 3, true)
 		f.mu.Lock()
@@ -105,8 +103,7 @@ func TestWatchConfigWaits(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		c := w.Client("writer")
-		ctx, cancel := w.Brief(10 * time.Second)
-		defer cancel()
+		ctx := w.brief(10 * time.Second)
 		_, err := WatchConfig(ctx, w.ConfigOf("h1"), configPath, number, ConfigFileOptions[int]{})
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, api.NotFound) {
 			t.Errorf("without a file: %v", err)
@@ -123,17 +120,11 @@ func TestWatchConfigWaits(t *testing.T) {
 		if took := time.Since(began); f.Value() != 1 || took < 30*time.Second || took > 31*time.Second {
 			t.Errorf("%d after %v", f.Value(), took)
 		}
-		if _, err := WatchConfig(w.Ctx, w.ConfigOf("h1"), "config", number, ConfigFileOptions[int]{}); !errors.Is(err, api.InvalidPath) {
-			t.Errorf("a bad path: %v", err)
-		}
-		if _, err := WatchConfig(w.Ctx, w.ConfigOf("h1"), "/ls/local", number, ConfigFileOptions[int]{}); !errors.Is(err, api.IsDirectory) {
-			t.Errorf("a directory: %v", err)
-		}
+		wants(t, "a bad path", second(WatchConfig(w.Ctx, w.ConfigOf("h1"), "config", number, ConfigFileOptions[int]{})), api.InvalidPath)
+		wants(t, "a directory", second(WatchConfig(w.Ctx, w.ConfigOf("h1"), "/ls/local", number, ConfigFileOptions[int]{})), api.IsDirectory)
 		cfg := w.ConfigOf("h1")
 		cfg.Cell = "elsewhere"
-		if _, err := WatchConfig(w.Ctx, cfg, "/ls/elsewhere/file", number, ConfigFileOptions[int]{}); !errors.Is(err, api.WrongCell) {
-			t.Errorf("another cell: %v", err)
-		}
+		wants(t, "another cell", second(WatchConfig(w.Ctx, cfg, "/ls/elsewhere/file", number, ConfigFileOptions[int]{})), api.WrongCell)
 	})
 }
 
@@ -176,8 +167,7 @@ func TestWatchConfigOverAKeeper(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		writer := w.Client("writer")
-		k, err := client.Keep(w.Ctx, w.ConfigOf("h1"))
-		w.OK(err)
+		k := ok(client.Keep(w.Ctx, w.ConfigOf("h1")))(w)
 		defer func() { w.OK(k.Close(context.Background())) }()
 		mine := func() (id api.SessionID) {
 			t.Helper()
@@ -192,8 +182,7 @@ func TestWatchConfigOverAKeeper(t *testing.T) {
 		for i := range 3 {
 			path := fmt.Sprintf("/ls/local/limit%d", i)
 			w.Put(writer, path, fmt.Sprint(i))
-			f, err := WatchConfig(w.Ctx, k, path, number, ConfigFileOptions[int]{})
-			w.OK(err)
+			f := ok(WatchConfig(w.Ctx, k, path, number, ConfigFileOptions[int]{}))(w)
 			files = append(files, f)
 		}
 		for i, f := range files {
@@ -229,8 +218,6 @@ func TestWatchConfigOverAKeeper(t *testing.T) {
 		}()
 		pass(time.Second)
 		w.OK(k.Close(w.Ctx))
-		if err := <-ended; !errors.Is(err, client.Closed) {
-			t.Errorf("after Close: %v", err)
-		}
+		wants(t, "after Close", <-ended, client.Closed)
 	})
 }

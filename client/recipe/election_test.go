@@ -59,8 +59,7 @@ func TestResignAgain(t *testing.T) {
 		next := w.campaign("bert", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		w.Cut("anna")
-		ctx, cancel := context.WithTimeout(w.Ctx, 3*time.Second)
-		defer cancel()
+		ctx := w.brief(3 * time.Second)
 		if err := p.Resign(ctx); err == nil || p.Context().Err() == nil {
 			t.Errorf("resigned without an answer: %v", err)
 		}
@@ -88,8 +87,7 @@ func TestPriority(t *testing.T) {
 			t.Errorf("%d wait for the lock; want the highest alone", n)
 		}
 		w.waits(middle, same, high)
-		list, err := Candidates(w.Ctx, high.Client, office)
-		w.OK(err)
+		list := ok(Candidates(w.Ctx, high.Client, office))(w)
 		if text := summary(list); text != "low! high:1 middle:2 same:3" {
 			t.Error(text)
 		}
@@ -194,16 +192,14 @@ func TestNominate(t *testing.T) {
 			t.Errorf("asked %v, %d wait for the lock", wasAsked(p), w.queue(operator))
 		}
 		w.OK(Nominate(w.Ctx, operator, office, "c"))
-		list, err := Candidates(w.Ctx, operator, office)
-		w.OK(err)
+		list := ok(Candidates(w.Ctx, operator, office))(w)
 		if text := summary(list); text != "first! c*:1 b*:2 a:3" {
 			t.Error(text)
 		}
 		w.OK(p.Resign(w.Ctx))
 		p = w.primary(c)
 		time.Sleep(time.Second)
-		list, err = Candidates(w.Ctx, operator, office)
-		w.OK(err)
+		list = ok(Candidates(w.Ctx, operator, office))(w)
 		if text := summary(list); text != "c! a:1 b:1" && text != "c! b:1 a:1" || wasAsked(p) { // they came back to the queue at the same time
 			t.Error(text, wasAsked(p))
 		}
@@ -249,8 +245,7 @@ func TestPrimaryDies(t *testing.T) {
 				}
 				go func() {
 					<-p.Context().Done()
-					ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
-					defer cancel()
+					ctx := w.brief(time.Minute)
 					_ = p.Resign(ctx) // it says that the work has stopped
 				}()
 				next := <-second.won
@@ -288,8 +283,7 @@ func TestCampaignDisturbed(t *testing.T) {
 		time.Sleep(time.Second)
 		taken := w.campaignOf(w.Client("other"), "b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(inherit + time.Second)
-		list, err := Candidates(w.Ctx, operator, office)
-		w.OK(err)
+		list := ok(Candidates(w.Ctx, operator, office))(w)
 		if text := summary(list); text != "first! b:1" {
 			t.Error(text)
 		}

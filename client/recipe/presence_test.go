@@ -30,15 +30,11 @@ func (w *world) watchMembers(host string) (seen func() string) {
 func TestRefusedUpdate(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		a, operator := w.Client("a"), w.Client("operator")
-		p, err := Announce(w.Ctx, a, up, "a", []byte("1"))
-		w.OK(err)
-		if err := p.Update(w.Ctx, make([]byte, api.MaxContents+1)); !errors.Is(err, api.TooLarge) {
-			t.Errorf("Update: %v", err)
-		}
+		p := ok(Announce(w.Ctx, a, up, "a", []byte("1")))(w)
+		wants(t, "Update", p.Update(w.Ctx, make([]byte, api.MaxContents+1)), api.TooLarge)
 		w.Rm(operator, up+"/a")
 		time.Sleep(time.Second)
-		list, err := Members(w.Ctx, operator, up)
-		w.OK(err)
+		list := ok(Members(w.Ctx, operator, up))(w)
 		if names(list) != "a=1" || p.Context().Err() != nil {
 			t.Errorf("%q; %v", names(list), context.Cause(p.Context()))
 		}
@@ -68,12 +64,10 @@ func TestPresence(t *testing.T) {
 		}
 		expect("no directory", "")
 		a, operator := w.Client("a"), w.Client("operator")
-		p, err := Announce(w.Ctx, a, up, "a", []byte("1"))
-		w.OK(err)
+		p := ok(Announce(w.Ctx, a, up, "a", []byte("1")))(w)
 		expect("an announcement", "a=1")
 		w.Put(operator, up+"/note", "permanent files are no members")
-		h, err := operator.Open(w.Ctx, up+"/b", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true, Contents: []byte("by hand")})
-		w.OK(err)
+		h := ok(operator.Open(w.Ctx, up+"/b", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true, Contents: []byte("by hand")}))(w)
 		expect("another", "a=1 b=by hand")
 		w.OK(p.Update(w.Ctx, []byte{0xff}))
 		expect("an update", "a=\xff b=by hand")
@@ -85,8 +79,7 @@ func TestPresence(t *testing.T) {
 		expect("a deletion, and the file is there again before anybody looks", "")
 		w.OK(p.Update(w.Ctx, []byte("2")))
 		expect("an update", "a=2")
-		list, err := Members(w.Ctx, operator, up)
-		w.OK(err)
+		list := ok(Members(w.Ctx, operator, up))(w)
 		if len(list) != 1 || list[0].Session != a.Session() || list[0].PID == 0 || list[0].Host == "" {
 			t.Errorf("%+v", list)
 		}
@@ -115,8 +108,7 @@ func TestPresenceSessionLost(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		seen := w.watchMembers("watcher")
 		a := w.Client("a")
-		p, err := Announce(w.Ctx, a, up, "a", []byte("1"))
-		w.OK(err)
+		p := ok(Announce(w.Ctx, a, up, "a", []byte("1")))(w)
 		if got := seen(); got != ", a=1" && got != "a=1" {
 			t.Errorf("at first: %q", got)
 		}
@@ -130,8 +122,7 @@ func TestPresenceSessionLost(t *testing.T) {
 		}
 		w.OK(p.Withdraw(w.Ctx))
 		b := w.Client("b")
-		_, err = Announce(w.Ctx, b, up, "b", []byte("1"))
-		w.OK(err)
+		ok(Announce(w.Ctx, b, up, "b", []byte("1")))(w)
 		time.Sleep(time.Second)
 		w.Cut("b")
 		began := time.Now()
@@ -153,22 +144,20 @@ func TestPresenceSessionLost(t *testing.T) {
 func TestPresenceTaken(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		a, b := w.Client("a"), w.Client("b")
-		p, err := Announce(w.Ctx, a, up, "x", nil)
-		w.OK(err)
+		p := ok(Announce(w.Ctx, a, up, "x", nil))(w)
 		for _, c := range []*client.Client{a, b} {
-			_, err = Announce(w.Ctx, c, up, "x", nil)
+			_, err := Announce(w.Ctx, c, up, "x", nil)
 			var e *api.Error
 			if !errors.As(err, &e) || e.Code != api.Exists || len(e.Holders) != 1 || e.Holders[0].Session != a.Session() {
 				t.Errorf("a name that is taken: %v", err)
 			}
 		}
 		w.Put(a, up+"/y", "permanent")
-		if _, err = Announce(w.Ctx, b, up, "y", nil); !errors.Is(err, api.Exists) {
+		if _, err := Announce(w.Ctx, b, up, "y", nil); !errors.Is(err, api.Exists) {
 			t.Error(err)
 		}
-		ctx, cancel := context.WithTimeout(w.Ctx, time.Second)
-		defer cancel()
-		if _, err = Announce(ctx, b, up, "x", nil); !errors.Is(err, api.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
+		ctx := w.brief(time.Second)
+		if _, err := Announce(ctx, b, up, "x", nil); !errors.Is(err, api.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		next := make(chan error, 1)
@@ -195,8 +184,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 		expect("nothing", "")
-		p, err := Publish(w.Ctx, a, svc, Endpoint{Address: "unix:/run/svc", Weight: 1, Metadata: map[string]string{"zone": "x"}})
-		w.OK(err)
+		p := ok(Publish(w.Ctx, a, svc, Endpoint{Address: "unix:/run/svc", Weight: 1, Metadata: map[string]string{"zone": "x"}}))(w)
 		expect("published", "unix:/run/svc*1")
 		w.Put(a, svc+"/static", "web1:80\n")
 		expect("by hand", "unix:/run/svc*1 web1:80*0")
@@ -210,8 +198,7 @@ func TestNames(t *testing.T) {
 		expect("without it", "unix:/run/svc*1 web1:80*0")
 		w.OK(p.Update(w.Ctx, 2, nil))
 		expect("another weight", "unix:/run/svc*2 web1:80*0")
-		list, err := Lookup(w.Ctx, a, svc)
-		w.OK(err)
+		list := ok(Lookup(w.Ctx, a, svc))(w)
 		if got := addresses(list); got != "unix:/run/svc*2 web1:80*0" {
 			t.Error(got)
 		}

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -28,8 +31,7 @@ func TestVacatedSlotIsBrokenBeforeTheSizeIsWritten(t *testing.T) {
 			pass(2 * time.Second)
 			w.OK(operator.BreakLock(w.Ctx, semDir+"/"+slotName(1), "a test", now))
 			pass(time.Second)
-			second, err := sem.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-			w.OK(err)
+			second := ok(sem.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}))(w)
 			if err := <-resized; !errors.Is(err, api.LockLost) {
 				t.Errorf("break --now %t: resized: %v", now, err)
 			}
@@ -55,8 +57,7 @@ func TestVacatedSlotIsBrokenUnheard(t *testing.T) {
 			pass(2 * time.Second)
 			w.Cut("h2")
 			w.OK(operator.BreakLock(w.Ctx, semDir+"/"+slotName(broken), "a test", true))
-			p, err := sem.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-			w.OK(err)
+			p := ok(sem.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}))(w)
 			if p.Slot() != broken {
 				t.Errorf("slot %d", p.Slot())
 			}
@@ -78,8 +79,7 @@ func (w *world) semaphore(n int, one, cacher *client.Client) *Semaphore {
 	w.T.Helper()
 	sem, permits := NewSemaphore(one, semDir, n), map[int]*Permit{}
 	for range n {
-		p, err := sem.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay})
-		w.OK(err)
+		p := ok(sem.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}))(w)
 		permits[p.Slot()] = p
 	}
 	if _, err := NewSemaphore(cacher, semDir, n).TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}); !errors.Is(err, api.LockHeld) {
@@ -101,8 +101,7 @@ func TestVacatedSlotIsBroken(t *testing.T) {
 			sem := NewSemaphore(one, semDir, 3)
 			permits := map[int]*Permit{}
 			for range 3 {
-				p, err := sem.Acquire(w.Ctx, SemaphoreOptions{})
-				w.OK(err)
+				p := ok(sem.Acquire(w.Ctx, SemaphoreOptions{}))(w)
 				permits[p.Slot()] = p
 			}
 			w.OK(permits[1].Release(w.Ctx)) // it is vacated, and slot 2 is waited for
@@ -111,8 +110,7 @@ func TestVacatedSlotIsBroken(t *testing.T) {
 			pass(time.Second)
 			w.OK(operator.BreakLock(w.Ctx, semDir+"/"+slotName(1), "a test", now))
 			pass(time.Second)
-			p, err := sem.TryAcquire(w.Ctx, SemaphoreOptions{})
-			w.OK(err)
+			p := ok(sem.TryAcquire(w.Ctx, SemaphoreOptions{}))(w)
 			if p.Slot() != 1 {
 				t.Errorf("slot %d", p.Slot())
 			}
@@ -136,14 +134,11 @@ func TestSemaphorePassesOverSpoiltSlots(t *testing.T) {
 		w.Mkdir(w.Client("h2"), "/ls/local/s")
 		w.Spoil("/ls/local/s/"+slotName(0), "/ls/local/s/"+slotName(1))
 		for range 5 {
-			p, err := s.Acquire(w.Ctx, SemaphoreOptions{})
-			w.OK(err)
+			p := ok(s.Acquire(w.Ctx, SemaphoreOptions{}))(w)
 			if p.Slot() != 2 {
 				t.Errorf("slot %d", p.Slot())
 			}
-			if _, err := s.TryAcquire(w.Ctx, SemaphoreOptions{}); !errors.Is(err, api.LockHeld) {
-				t.Errorf("when the other is held: %v", err)
-			}
+			wants(t, "when the other is held", second(s.TryAcquire(w.Ctx, SemaphoreOptions{})), api.LockHeld)
 			next := make(chan error, 1)
 			go func() {
 				p, err := s.Acquire(w.Ctx, SemaphoreOptions{})
@@ -170,8 +165,7 @@ func TestSemaphoresOfOneClient(t *testing.T) {
 		for i := range semaphores {
 			s := NewSemaphore(holder, fmt.Sprintf("/ls/local/s%02d", i), slots)
 			for range slots {
-				p, err := s.Acquire(w.Ctx, SemaphoreOptions{})
-				w.OK(err)
+				p := ok(s.Acquire(w.Ctx, SemaphoreOptions{}))(w)
 				held = append(held, p)
 			}
 		}
@@ -199,5 +193,67 @@ func TestSemaphoresOfOneClient(t *testing.T) {
 		for range semaphores {
 			<-done
 		}
+	})
+}
+
+// census knows who holds which slot, and the size that a resize has come to.
+type census struct {
+	mu   sync.Mutex // guards what follows
+	held map[*Permit]bool
+	size int // 0 while it is not known
+}
+
+// note takes note of a change, and checks that nobody holds a slot that is not below the size.
+func (c *census) note(t *testing.T, change func()) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+	for p := range c.held {
+		if c.size > 0 && p.Slot() >= c.size && p.Err() == nil {
+			t.Errorf("slot %d is held, of a semaphore of %d", p.Slot(), c.size)
+		}
+	}
+}
+
+// No more permits are out than the size allows, although clients die, give up and take over while
+// it is changed.
+func TestSemaphoreResizeRandom(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	inWorld(t, func(w *world) {
+		s := recipetest.NewStorm(w.World, most, *rounds)
+		all := &census{held: map[*Permit]bool{}}
+		for _, host := range []string{"a", "b", "c", "d", "e", "f"} {
+			s.Live(host, func(c *client.Client, r *rand.Rand) error {
+				ctx := w.brief(time.Duration(r.IntN(20_000)) * time.Millisecond)
+				sem := NewSemaphore(c, semDir, 1+r.IntN(most))
+				acquire := sem.Acquire
+				if r.IntN(2) == 0 {
+					acquire = sem.TryAcquire
+				}
+				p, err := acquire(ctx, SemaphoreOptions{})
+				if err != nil {
+					return err
+				}
+				all.note(t, func() { all.held[p] = true })
+				s.Hold(p.Context(), r, "the semaphore", 1)
+				all.note(t, func() {})
+				all.note(t, func() { delete(all.held, p) })
+				return p.Release(context.WithoutCancel(ctx))
+			})
+		}
+		s.Live("resizer", func(c *client.Client, r *rand.Rand) error {
+			ctx := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
+			n := 1 + r.IntN(most)
+			all.note(t, func() { all.size = 0 })
+			if err := ResizeSemaphore(ctx, c, semDir, n); err != nil {
+				return err
+			}
+			all.note(t, func() { all.size = n })
+			pass(time.Duration(r.IntN(5_000)) * time.Millisecond)
+			return nil
+		})
+		s.Rage(0, 0)
 	})
 }

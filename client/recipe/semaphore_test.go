@@ -27,23 +27,20 @@ func TestSemaphore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.Client("h1"), w.Client("h2")
 		a, b := NewSemaphore(one, semDir, 2), NewSemaphore(two, semDir, 2)
-		first, err := a.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "first"})
-		w.OK(err)
-		second, err := b.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "second"})
-		w.OK(err)
+		first := ok(a.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "first"}))(w)
+		second := ok(b.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay, Reason: "second"}))(w)
 		if first.Slot() == second.Slot() || first.Slot()+second.Slot() != 1 {
 			t.Errorf("slots %d and %d", first.Slot(), second.Slot())
 		}
-		_, err = a.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
+		_, err := a.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) != 2 {
 			t.Errorf("a third: %v", err)
 		}
-		ctx, cancel := w.Brief(time.Second)
+		ctx := w.brief(time.Second)
 		if p, err := b.Acquire(ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("Acquire until the deadline: %v, %v", p, err)
 		}
-		cancel()
 		var order []int
 		var waits sync.WaitGroup
 		for i := range 4 {
@@ -68,8 +65,7 @@ func TestSemaphore(t *testing.T) {
 			t.Errorf("%v were let in", order)
 		}
 		// One waits for the slots, and the others for him.
-		locks, err := one.Cell().Locks(w.Ctx, semDir)
-		w.OK(err)
+		locks := ok(one.Cell().Locks(w.Ctx, semDir))(w)
 		for _, l := range locks {
 			want := map[bool]int{true: 3, false: 1}[strings.HasSuffix(l.Path, turnstileName)]
 			if len(l.Waiters) != want {
@@ -125,8 +121,7 @@ func TestSemaphoreHolderDies(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		one, two := w.Client("h1"), w.Client("h2")
-		p, err := NewSemaphore(one, semDir, 1).Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
-		w.OK(err)
+		p := ok(NewSemaphore(one, semDir, 1).Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}))(w)
 		got := make(chan time.Time)
 		go func() {
 			if _, err := NewSemaphore(two, semDir, 1).Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil {
@@ -154,8 +149,7 @@ func TestSemaphoreResize(t *testing.T) {
 		old := NewSemaphore(c, semDir, 3)
 		var permits []*Permit
 		for range 3 {
-			p, err := old.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})
-			w.OK(err)
+			p := ok(old.Acquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}))(w)
 			permits = append(permits, p)
 		}
 		slices.SortFunc(permits, func(a, b *Permit) int { return a.Slot() - b.Slot() })
@@ -178,13 +172,9 @@ func TestSemaphoreResize(t *testing.T) {
 			}
 		}
 		w.OK(<-resized)
-		if err := <-stuck; !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("one of the former size: %v", err)
-		}
+		wants(t, "one of the former size", <-stuck, api.InvalidArgument)
 		now := NewSemaphore(c, semDir, 1)
-		if _, err := now.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.LockHeld) {
-			t.Errorf("the slot that remains: %v", err)
-		}
+		wants(t, "the slot that remains", second(now.TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay})), api.LockHeld)
 		w.OK(ResizeSemaphore(w.Ctx, c, semDir, 2))
 		if p, err := NewSemaphore(c, semDir, 2).TryAcquire(w.Ctx, SemaphoreOptions{LockDelay: api.DefaultLockDelay}); err != nil || p.Slot() != 1 {
 			t.Errorf("the slot that is new: %v, %v", p, err)
@@ -200,8 +190,7 @@ func TestSemaphoreRandom(t *testing.T) {
 		s := recipetest.NewStorm(w.World, n, *rounds)
 		for i := range clients {
 			s.Live(fmt.Sprintf("h%d", i), func(c *client.Client, r *rand.Rand) error {
-				ctx, cancel := w.Brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
-				defer cancel()
+				ctx := w.brief(time.Duration(r.IntN(60_000)) * time.Millisecond)
 				sem := NewSemaphore(c, semDir, n)
 				acquire := sem.Acquire
 				if r.IntN(4) == 0 {

@@ -20,8 +20,7 @@ const treeDir = "/ls/local/tree"
 // grow watches a tree on a host until the end of the test.
 func (w *world) grow(from client.Sessions, o TreeOptions) *Tree {
 	w.T.Helper()
-	t, err := WatchTree(w.Ctx, from, treeDir, o)
-	w.OK(err)
+	t := ok(WatchTree(w.Ctx, from, treeDir, o))(w)
 	w.T.Cleanup(t.Close)
 	return t
 }
@@ -125,8 +124,7 @@ func TestTreeOfStrangers(t *testing.T) {
 		for name, o := range map[string]client.OpenOptions{
 			"d": {Write: true, Create: client.NewDirectory, ACL: acl}, "f": {Write: true, Create: client.NewFile, ACL: acl, Contents: []byte("1")},
 		} {
-			h, err := c.Open(w.Ctx, treeDir+"/"+name, o)
-			w.OK(err)
+			h := ok(c.Open(w.Ctx, treeDir+"/"+name, o))(w)
 			w.OK(h.Close(w.Ctx))
 		}
 		w.Put(c, treeDir+"/d/g", "2")
@@ -135,11 +133,9 @@ func TestTreeOfStrangers(t *testing.T) {
 		w.Put(c, "/ls/local/acl/strangers", "stranger\nh1\n")
 		pass(verify)
 		w.shows(tree, "./ d/ d/g=2 f=1", true)
-		h, err := c.Open(w.Ctx, treeDir+"/d", client.OpenOptions{ChangeACL: true})
-		w.OK(err)
+		h := ok(c.Open(w.Ctx, treeDir+"/d", client.OpenOptions{ChangeACL: true}))(w)
 		w.Put(c, "/ls/local/acl/others", "stranger\n")
-		_, err = h.SetACL(w.Ctx, api.ACL{Read: "others", Write: "others", Change: "others"})
-		w.OK(err)
+		ok(h.SetACL(w.Ctx, api.ACL{Read: "others", Write: "others", Change: "others"}))(w)
 		w.shows(tree, "./ d!PermissionDenied f=1", true)
 	})
 }
@@ -150,18 +146,14 @@ func TestTreeKeepsNothing(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		c := w.Client("writer")
 		w.Mkdir(c, treeDir)
-		owner, err := c.Open(w.Ctx, treeDir+"/hidden", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true})
-		w.OK(err)
-		mine, err := c.Open(w.Ctx, treeDir+"/mine", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("up")})
-		w.OK(err)
+		owner := ok(c.Open(w.Ctx, treeDir+"/hidden", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true}))(w)
+		mine := ok(c.Open(w.Ctx, treeDir+"/mine", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("up")}))(w)
 		tree := w.grow(w.ConfigOf("h1"), TreeOptions{})
 		w.shows(tree, "./ hidden!InvalidArgument mine=up", true)
 		w.OK(owner.Close(w.Ctx))
 		w.OK(mine.Close(w.Ctx))
 		w.shows(tree, "./", true)
-		if _, err := c.Open(w.Ctx, treeDir+"/hidden", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
-			t.Errorf("the ephemeral directory is kept: %v", err)
-		}
+		wants(t, "the ephemeral directory is kept", second(c.Open(w.Ctx, treeDir+"/hidden", client.OpenOptions{Read: true})), api.NotFound)
 	})
 }
 
@@ -227,15 +219,9 @@ func TestTreeTooLarge(t *testing.T) {
 		}
 		pass(configPause)
 		w.shows(tree, "./ d/ d/a=1234567890", true)
-		if _, err := WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir, TreeOptions{MaxNodes: 2}); !errors.Is(err, api.TooLarge) {
-			t.Errorf("too large from the beginning: %v", err)
-		}
-		if _, err := WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir+"/d/a", TreeOptions{}); !errors.Is(err, api.NotDirectory) {
-			t.Errorf("a file: %v", err)
-		}
-		if _, err := WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir, TreeOptions{MaxNodes: -1}); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("a negative bound: %v", err)
-		}
+		wants(t, "too large from the beginning", second(WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir, TreeOptions{MaxNodes: 2})), api.TooLarge)
+		wants(t, "a file", second(WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir+"/d/a", TreeOptions{})), api.NotDirectory)
+		wants(t, "a negative bound", second(WatchTree(w.Ctx, w.ConfigOf("h2"), treeDir, TreeOptions{MaxNodes: -1})), api.InvalidArgument)
 	})
 }
 
@@ -248,8 +234,7 @@ type gardeners struct {
 
 // act does one thing at random. What fails, fails because of another's act.
 func (g *gardeners) act(c *client.Client, r *rand.Rand) {
-	ctx, cancel := g.Brief(time.Minute)
-	defer cancel()
+	ctx := g.brief(time.Minute)
 	dir := treeDir
 	for range r.IntN(3) {
 		dir += "/" + string(rune('a'+r.IntN(3)))

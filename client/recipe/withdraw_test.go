@@ -7,10 +7,12 @@ import (
 	"errors"
 	"net/url"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -102,27 +104,19 @@ func TestWithdraw(t *testing.T) {
 				t.Errorf("%s: %d members, %v", what, len(list), err)
 			}
 		}
-		p, err := Announce(w.Ctx, a, up, "a", nil)
-		w.OK(err)
+		p := ok(Announce(w.Ctx, a, up, "a", nil))(w)
 		w.Cut("a")
-		ctx, cancel := w.Brief(2 * time.Second)
+		ctx := w.brief(2 * time.Second)
 		// Uncertain if the request was on its way when the cable was cut.
-		if err := p.Withdraw(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("withdrawn in silence: %v", err)
-		}
-		cancel()
+		wants(t, "withdrawn in silence", p.Withdraw(ctx), context.DeadlineExceeded)
 		w.Heal("a")
 		pass(5 * time.Second)
 		expect("withdrawn in silence", 0)
 		w.OK(p.Withdraw(w.Ctx))
 
-		p, err = Announce(w.Ctx, a, up, "a", nil)
-		w.OK(err)
-		held, err := take(w.Ctx, b, up+"/a", client.OpenOptions{Write: true}, api.Exclusive, true)
-		w.OK(err)
-		if err := p.Withdraw(w.Ctx); !errors.Is(err, api.LockHeld) {
-			t.Errorf("withdrawn, and the file is locked: %v", err)
-		}
+		p = ok(Announce(w.Ctx, a, up, "a", nil))(w)
+		held := ok(take(w.Ctx, b, up+"/a", client.OpenOptions{Write: true}, api.Exclusive, true))(w)
+		wants(t, "withdrawn, and the file is locked", p.Withdraw(w.Ctx), api.LockHeld)
 		expect("a locked file", 1)
 		w.OK(held.Release(w.Ctx))
 		pass(time.Second)
@@ -168,8 +162,7 @@ func TestNameAfterACrash(t *testing.T) {
 				crashed := w.Client("crashed")
 				r := sign(crashed)
 				r.Host, r.PID = test.host, test.pid
-				_, err := announce(w.Ctx, crashed, up, url.PathEscape(address), r, announceOptions{})
-				w.OK(err)
+				ok(announce(w.Ctx, crashed, up, url.PathEscape(address), r, announceOptions{}))(w)
 				w.Cut("crashed")
 				began := time.Now()
 				err = test.again(w.Ctx, w.Client("again"))
@@ -193,14 +186,187 @@ func TestCandidateAfterACrash(t *testing.T) {
 		r := sign(crashed)
 		r.Host = "elsewhere"
 		w.Mkdir(crashed, candidatesOf(office))
-		_, err := announce(w.Ctx, crashed, candidatesOf(office), "name", r, announceOptions{})
-		w.OK(err)
+		ok(announce(w.Ctx, crashed, candidatesOf(office), "name", r, announceOptions{}))(w)
 		w.Cut("crashed")
 		if _, err := Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name"}); !errors.Is(err, api.Exists) {
 			t.Errorf("without the option: %v", err)
 		}
-		p, err := Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name", WaitForName: true})
-		w.OK(err)
+		p := ok(Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name", WaitForName: true}))(w)
 		w.OK(p.Resign(w.Ctx))
+	})
+}
+
+// A lock that an operator takes away in the moment in which it is granted is waited for again: the candidate
+// remains one, and whoever wants a slot, or its turn, gets it.
+func TestTakenInTheMomentOfTheGrant(t *testing.T) {
+	t.Parallel()
+	campaign := func(ctx context.Context, c *client.Client) error {
+		p, err := Campaign(ctx, c, office, CampaignOptions{LockDelay: NoLockDelay})
+		if err != nil {
+			return err
+		}
+		return p.Resign(ctx)
+	}
+	acquire := func(ctx context.Context, c *client.Client) error {
+		p, err := NewSemaphore(c, semDir, 1).Acquire(ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+		if err != nil {
+			return err
+		}
+		return p.Release(ctx)
+	}
+	for lock, one := range map[string]struct {
+		method string
+		act    func(context.Context, *client.Client) error
+	}{
+		office:                       {"Acquire", campaign},
+		semDir + "/" + turnstileName: {"Acquire", acquire},
+		semDir + "/" + slotName(0):   {"TryAcquire", acquire},
+	} {
+		recipetest.IsRobbed(t, lock, one.method, nil, one.act)
+	}
+}
+
+// So it is with a slot that was waited for among others.
+func TestTakenFromWhoWaitsForAll(t *testing.T) {
+	t.Parallel()
+	for _, now := range []bool{false, true} {
+		inSmallWorld(t, func(w *world) {
+			operator, d := w.Client("operator"), w.Deafen("deaf", "Acquire")
+			d.Hear(true)
+			s := NewSemaphore(operator, semDir, 2)
+			var held []*Permit
+			for range 2 {
+				p := ok(s.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}))(w)
+				held = append(held, p)
+			}
+			done := make(chan error, 1)
+			go func() {
+				ctx := w.brief(time.Minute)
+				p, err := NewSemaphore(d.Client, semDir, 2).Acquire(ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+				if err == nil {
+					err = p.Release(ctx)
+				}
+				done <- err
+			}()
+			pass(time.Second)
+			d.Hear(false)
+			w.OK(held[0].Release(w.Ctx))
+			w.Rob(operator, d, semDir+"/slot-", now)
+			w.OK(<-done)
+			w.OK(held[1].Release(w.Ctx))
+			w.Lives(d.Client)
+		})
+	}
+}
+
+// Whoever waits for a slot is not put off by another whose file is deleted, and has that one's successor when
+// its lock-delay is over.
+func TestSlotIsDeleted(t *testing.T) {
+	t.Parallel()
+	for _, freed := range []bool{true, false} {
+		inSmallWorld(t, func(w *world) {
+			const delay = 30 * time.Second
+			o := SemaphoreOptions{LockDelay: delay}
+			one, two, operator := w.Client("h1"), w.Client("h2"), w.Client("operator")
+			lost := ok(NewSemaphore(one, semDir, 2).Acquire(w.Ctx, o))(w)
+			other := ok(NewSemaphore(operator, semDir, 2).Acquire(w.Ctx, o))(w)
+			w.Expire(one.Session())
+			type result struct {
+				p   *Permit
+				err error
+			}
+			got := make(chan result, 1)
+			go func() {
+				p, err := NewSemaphore(two, semDir, 2).Acquire(w.Ctx, o)
+				got <- result{p, err}
+			}()
+			pass(5 * time.Second)
+			w.Rm(operator, semDir+"/"+slotName(lost.Slot()))
+			pass(time.Second)
+			want := lost.Slot()
+			if freed {
+				want = other.Slot()
+				w.OK(other.Release(w.Ctx))
+			}
+			select {
+			case r := <-got:
+				w.OK(r.err)
+				if r.p.Slot() != want {
+					t.Errorf("slot %d, want %d", r.p.Slot(), want)
+				}
+			case <-time.After(delay):
+				t.Error("it waits for a slot that is free")
+			}
+		})
+	}
+}
+
+// A slot whose file is deleted when it has just been opened is free all the same: nobody waits for another, or
+// is refused.
+func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
+	t.Parallel()
+	const way = 100 * time.Millisecond
+	for _, n := range []int{1, 2} {
+		for name, acquire := range map[string]func(*Semaphore, context.Context, SemaphoreOptions) (*Permit, error){
+			"Acquire": (*Semaphore).Acquire, "TryAcquire": (*Semaphore).TryAcquire,
+		} {
+			inSmallWorld(t, func(w *world) {
+				operator := w.Client("operator")
+				w.Slow("far", way)
+				far := w.Client("far", func(cfg *client.Config) { cfg.NoCache = true }) // so that nobody waits for it
+				s := NewSemaphore(operator, semDir, n)
+				free := ok(s.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}))(w)
+				for range n - 1 {
+					ok(s.Acquire(w.Ctx, SemaphoreOptions{LockDelay: NoLockDelay}))(w)
+				}
+				w.OK(free.Release(w.Ctx))
+				slot := slotName(free.Slot())
+				w.Rm(operator, semDir+"/"+slot)
+				got := make(chan error, 1)
+				go func() {
+					ctx := w.brief(time.Minute)
+					p, err := acquire(NewSemaphore(far, semDir, n), ctx, SemaphoreOptions{LockDelay: NoLockDelay})
+					if err == nil {
+						err = p.Release(ctx)
+					}
+					got <- err
+				}()
+				dir := w.Read(operator, semDir)
+				isThere := func(one api.Stat) bool { return one.Path.Base() == slot }
+				for there := false; !there; pass(way / 10) {
+					list := ok(dir.ReadDir(w.Ctx))(w)
+					there = slices.ContainsFunc(list, isThere)
+				}
+				w.Rm(operator, semDir+"/"+slot) // far has not heard yet that it is open
+				if err := <-got; err != nil {
+					t.Errorf("%s of %d: %v", name, n, err)
+				}
+			})
+		}
+	}
+}
+
+// When the file of one of several locks is deleted while it is waited for, the error says that, and not that
+// another was released.
+func TestOneOfSeveralIsDeleted(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		one, two := w.Client("h1"), w.Client("h2")
+		h := ok(one.Open(w.Ctx, "/ls/local/z", client.OpenOptions{Write: true, Create: client.File}))(w)
+		ok(h.Acquire(w.Ctx, api.Exclusive))(w)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := AcquireAll(w.Ctx, two, []string{"/ls/local/a", "/ls/local/z"}, AllOptions{LockDelay: NoLockDelay})
+			failed <- err
+		}()
+		pass(time.Second)
+		w.OK(h.Delete(w.Ctx))
+		if err := <-failed; !errors.Is(err, api.HandleClosed) || errors.Is(err, client.LockReleased) {
+			t.Errorf("%v", err)
+		}
+		locks, err := one.Cell().LocksOf(w.Ctx, two.Session())
+		if err != nil || len(locks) != 0 {
+			t.Errorf("%v, %v", locks, err)
+		}
 	})
 }

@@ -79,9 +79,7 @@ func inWorld(t *testing.T, target string, test func(w *world)) {
 		conn, err := grpc.NewClient(target, grpc.WithResolvers(resolver.New(w.config("caller"))),
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.servers.dial), grpc.WithNoProxy(),
 			grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin":{}}]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.conn = conn
 		defer conn.Close()
 		test(w)
@@ -95,19 +93,13 @@ func (w *world) config(host string) client.Config {
 // publish publishes an endpoint in a session of its own.
 func (w *world) publish(address string) (*client.Client, *recipe.Publication) {
 	w.t.Helper()
-	c, err := client.New(w.ctx, w.config(address))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := ok(client.New(w.ctx, w.config(address)))(w.t)
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = c.Close(ctx)
 	})
-	p, err := recipe.Publish(w.ctx, c, "/ls/local/svc", recipe.Endpoint{Address: address})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	p := ok(recipe.Publish(w.ctx, c, "/ls/local/svc", recipe.Endpoint{Address: address}))(w.t)
 	return c, p
 }
 
@@ -153,9 +145,7 @@ func TestResolver(t *testing.T) {
 		w.expect("two servers", "one:1 two:2")
 		w.Restart(w.FailOver())
 		w.expect("after a fail-over", "one:1 two:2")
-		if err := second.Withdraw(w.ctx); err != nil {
-			t.Error(err)
-		}
+		must(t, second.Withdraw(w.ctx))
 		w.expect("one has withdrawn", "one:1")
 		w.Cut("caller")
 		_, second = w.publish("two:2")
@@ -166,9 +156,7 @@ func TestResolver(t *testing.T) {
 		w.expect("it is back, and the session is another", "one:1 two:2")
 		w.Expire(one.Session())
 		w.expect("a server's session is over", "two:2")
-		if err := second.Withdraw(w.ctx); err != nil {
-			t.Error(err)
-		}
+		must(t, second.Withdraw(w.ctx))
 		w.expect("no server", "Unavailable")
 		w.publish("one:1")
 		w.expect("a server", "one:1")
@@ -179,21 +167,11 @@ func TestResolver(t *testing.T) {
 func TestResolverOfPrimary(t *testing.T) {
 	inWorld(t, "chubby:///ls/local/primary", func(w *world) {
 		for _, name := range []string{"one:1", "two:2"} {
-			c, err := client.New(w.ctx, w.config(name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := recipe.Campaign(w.ctx, c, "/ls/local/primary", recipe.CampaignOptions{LockDelay: recipe.NoLockDelay, Value: []byte(name)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := ok(client.New(w.ctx, w.config(name)))(t)
+			p := ok(recipe.Campaign(w.ctx, c, "/ls/local/primary", recipe.CampaignOptions{LockDelay: recipe.NoLockDelay, Value: []byte(name)}))(t)
 			w.expect("a primary", name)
-			if err := p.Resign(w.ctx); err != nil {
-				t.Error(err)
-			}
-			if err := c.Close(w.ctx); err != nil {
-				t.Error(err)
-			}
+			must(t, p.Resign(w.ctx))
+			must(t, c.Close(w.ctx))
 		}
 	})
 }
@@ -217,14 +195,9 @@ func TestResolverWithoutCell(t *testing.T) {
 // Connections over a Keeper share one session, and find the servers again in the next when it is lost.
 func TestResolverOverAKeeper(t *testing.T) {
 	inWorld(t, "chubby:///ls/local/svc", func(w *world) {
-		k, err := client.Keep(w.ctx, w.config("kept"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := ok(client.Keep(w.ctx, w.config("kept")))(t)
 		defer func() {
-			if err := k.Close(w.ctx); err != nil {
-				t.Error(err)
-			}
+			must(t, k.Close(w.ctx))
 		}()
 		_, one := w.publish("one:1")
 		builder := resolver.New(k)
@@ -233,9 +206,7 @@ func TestResolverOverAKeeper(t *testing.T) {
 		for range 3 {
 			conn, err := grpc.NewClient("chubby:///ls/local/svc", grpc.WithResolvers(builder),
 				grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.servers.dial), grpc.WithNoProxy())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			w.conn = conn
 			w.expect("a connection", "one:1")
@@ -259,9 +230,7 @@ func TestResolverOverAKeeper(t *testing.T) {
 		}
 		w.Expire(id)
 		w.publish("two:2")
-		if err := one.Withdraw(w.ctx); err != nil {
-			t.Error(err)
-		}
+		must(t, one.Withdraw(w.ctx))
 		time.Sleep(30 * time.Second)
 		w.expect("the session is another", "two:2")
 	})
@@ -278,5 +247,21 @@ func TestResolverRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), api.InvalidPath.String()) {
 			t.Errorf("%s: %v", target, err)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ok returns what a call returns, and ends the test on its error.
+func ok[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
 	}
 }
