@@ -63,8 +63,7 @@ func TestCompletionOffers(t *testing.T) {
 			"txn --put di":                                   "dir/ :6",
 			"txn --put dir/f":                                "dir/file= :6", // the value follows
 			"txn --put dir/file=":                            ":4",
-			"txn --create-file dir/file=testdata/trans":      "dir/file=testdata/transcripts/ :6",
-			"txn --if-generation dir/file=":                  "dir/file=7 :4", // the present generation
+			"txn --if-generation dir/f":                      "dir/file= :6",
 			"txn --put x=y --rm dir/f":                       "dir/file :4",
 			"txn --if-absent /ls/lo":                         "/ls/local/ :6",
 			"txn --if-sequencer ''":                          "chubby1:mine :4",

@@ -6,9 +6,6 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -51,32 +48,5 @@ func endsInTime(t *testing.T, cmd *exec.Cmd) {
 		_ = cmd.Process.Kill()
 		<-ended
 		t.Fatalf("%v still runs", cmd.Args)
-	}
-}
-
-// What comes through a pipe is there once: no value is empty because another had it.
-func TestTxnReadsAPipeOnce(t *testing.T) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	defer in.Close()
-	fifo, link := newFIFO(t), filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(fifo, link); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{
-		{"--put-file", "a=" + fifo, "--create-file", "b=" + fifo},
-		{"--put-file", "a=" + fifo, "--put-file", "b=" + link},
-		{"--put", "a=-", "--put-file", "b=/dev/fd/" + strconv.Itoa(int(out.Fd()))},
-	} {
-		if _, err := execute(t, out, append([]string{"txn"}, args...)...); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "one pipe") {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
-	_, err = execute(t, nil, "txn", "--put-file", "a=/dev/null", "--put-file", "b=/dev/null")
-	if exitCode(err) != exitUnavailable {
-		t.Errorf("what can be read again: %v", err)
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +15,7 @@ import (
 
 type txnOptions struct {
 	*globals
-	steps   []txnStep // in the order of their flags
+	steps   []*txnStep // in the order of their flags
 	consent consent
 }
 
@@ -35,9 +32,8 @@ condition is about what there was before the first.
 A VALUE is taken as it is written, whatever is in it; - alone reads it from
 standard input, which may not be empty. What a program writes that fails halfway is
 taken for the whole, so write that to a file first. --put-file and --create-file
-take it from a FILE of this machine, with all of its bytes. Where an = follows a PATH,
-write \= for an = in it, and \\ for a backslash before an =; a PATH alone is taken as
-it is written.
+take it from a FILE of this machine, with all of its bytes. A VALUE and a FILE begin
+behind the first =, and a number behind the last.
 
 Conditions may be given again and again, of nodes that are changed and of others.
 --create is --put on the condition that there is no such node. Without a change,
@@ -64,11 +60,10 @@ those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxCo
   ./raise >new && chubbyctl txn --if-generation "svc/limits=$g" \
     --if-absent svc/frozen --put-file svc/limits=new`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := o.build(cmd)
-			if err != nil {
+			if err := o.build(cmd); err != nil {
 				return err
 			}
-			return o.commit(cmd, t)
+			return o.commit(cmd)
 		},
 	}
 	o.addSteps(cmd)
@@ -76,14 +71,14 @@ those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxCo
 	return cmd
 }
 
-func (o *txnOptions) commit(cmd *cobra.Command, t *transaction) error {
+func (o *txnOptions) commit(cmd *cobra.Command) error {
 	var stats []api.Stat
-	err := o.withSessionAt(cmd.Context(), t.cell(), t.steps[0].path, func(ctx context.Context, c *client.Client) error {
-		if err := o.consent.confirmListChanges(ctx, c, t.lists()); err != nil {
+	err := o.withSessionAt(cmd.Context(), o.steps[0].path.Cell(), o.steps[0].path, func(ctx context.Context, c *client.Client) error {
+		if err := o.consent.confirmListChanges(ctx, c, o.lists()); err != nil {
 			return err
 		}
 		own := c.Txn()
-		for _, s := range t.steps {
+		for _, s := range o.steps {
 			s.addTo(own)
 		}
 		var err error
@@ -91,9 +86,9 @@ func (o *txnOptions) commit(cmd *cobra.Command, t *transaction) error {
 		return err
 	})
 	if err != nil {
-		return t.explain(err)
+		return o.explain(err)
 	}
-	if err := o.printTxn(cmd, t, stats); err != nil {
+	if err := o.printTxn(cmd, stats); err != nil {
 		return &exitError{exitFailed, fmt.Errorf("the changes were made, but that could not be written: %w", err)}
 	}
 	return nil
@@ -101,9 +96,9 @@ func (o *txnOptions) commit(cmd *cobra.Command, t *transaction) error {
 
 // explain names the flag of the step in an error, sets the exit code of a failed condition, and adds advice for
 // written files.
-func (t *transaction) explain(err error) error {
+func (o *txnOptions) explain(err error) error {
 	code := api.CodeOf(err)
-	if s := t.stepOf(err); s != nil {
+	if s := o.stepOf(err); s != nil {
 		if s.writes() {
 			err = withAdvice(err, s.path, client.File)
 		}
@@ -116,7 +111,7 @@ func (t *transaction) explain(err error) error {
 }
 
 // stepOf returns the step of a cell's error; nil if there is no such step, or it is unclear.
-func (t *transaction) stepOf(err error) *txnStep {
+func (o *txnOptions) stepOf(err error) *txnStep {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return nil
@@ -125,32 +120,28 @@ func (t *transaction) stepOf(err error) *txnStep {
 	case api.Uncertain, api.Unavailable, api.NotMaster, api.StaleEpoch, api.SessionExpired, api.Cancelled, api.DeadlineExceeded, api.TooLarge, api.InvalidArgument:
 		return nil // it is about all; its path is the first change's
 	}
-	var found *txnStep
-	for _, s := range t.steps {
+	others := func(s *txnStep) bool {
 		about := s.path.String() == e.Path && e.Path != ""
 		switch e.Code {
 		case api.GenerationMismatch:
-			about = about && s.isCondition() && s.flag != stepIfSequencer
+			return !about || !s.isCondition() || s.takes == "SEQ"
 		case api.BadSequencer:
-			about = s.flag == stepIfSequencer
+			return s.takes != "SEQ"
 		case api.PermissionDenied: // either may be refused
-		default:
-			about = about && !s.isCondition()
+			return !about
 		}
-		if about && found != nil {
-			return nil
-		}
-		if about {
-			found = s
-		}
+		return !about || s.isCondition()
 	}
-	return found
+	if found := slices.DeleteFunc(slices.Clone(o.steps), others); len(found) == 1 {
+		return found[0]
+	}
+	return nil
 }
 
 // printTxn prints each change as put and rm do.
-func (o *txnOptions) printTxn(cmd *cobra.Command, t *transaction, stats []api.Stat) error {
+func (o *txnOptions) printTxn(cmd *cobra.Command, stats []api.Stat) error {
 	changes := 0
-	for _, s := range t.steps {
+	for _, s := range o.steps {
 		if s.isCondition() {
 			continue
 		}
@@ -172,71 +163,17 @@ func (o *txnOptions) printTxn(cmd *cobra.Command, t *transaction, stats []api.St
 	return nil
 }
 
-func (g *globals) completeNode(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.completePath(cmd, nil, half)
-}
-
-// stepCompletion completes flags of the form PATH=REST: paths with their =, and then REST.
-func (g *globals) stepCompletion(flag string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		if path, rest, found := cutAssignment(half); found {
-			before := half[:len(half)-len(rest)]
-			switch flag {
-			case stepPutFile, stepCreateFile:
-				return filesLike(before, rest), more
-			case stepIfGeneration:
-				return g.presentNumber(cmd, before, half, path, func(s api.Stat) api.Generation { return s.Content })
-			case stepIfInstance:
-				return g.presentNumber(cmd, before, half, path, func(s api.Stat) api.Generation { return s.Instance })
-			}
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		names, _ := g.completePath(cmd, nil, unescapedPath(half))
-		for i, name := range names {
-			if names[i] = escapedPath(name); !strings.HasSuffix(name, "/") {
-				names[i] += "="
-			}
-		}
-		return names, more
-	}
-}
-
-func (g *globals) presentNumber(cmd *cobra.Command, before, half, path string, number func(api.Stat) api.Generation) ([]string, cobra.ShellCompDirective) {
-	p, err := g.parsePath(path)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	stat, err := readNode(cmd.Context(), g.forCompletion(), p, (*client.Client).Stat)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return withPrefix(half, []string{before + strconv.FormatUint(uint64(number(stat)), 10)}), cobra.ShellCompDirectiveNoFileComp
-}
-
-// maxFiles is the maximum of offered local files.
-const maxFiles = 500
-
-// filesLike offers local files that begin with half, each after before: the shell completes only whole words.
-func filesLike(before, half string) []string {
-	dir, base := filepath.Split(half)
-	entries, err := os.ReadDir(filepath.Clean(dir + "."))
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, e := range entries {
-		if len(names) >= maxFiles {
-			break
-		}
-		name := e.Name()
-		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" {
+// lists returns the changed access control lists by path, with their new contents; nil: deleted.
+func (o *txnOptions) lists() map[api.Path]*string {
+	lists := map[api.Path]*string{}
+	for _, s := range o.steps {
+		if s.isCondition() || !isList(s.path) {
 			continue
 		}
-		if e.IsDir() {
-			name += "/"
+		lists[s.path] = nil
+		if text := string(s.value); s.writes() {
+			lists[s.path] = &text
 		}
-		names = append(names, before+dir+name)
 	}
-	return names
+	return lists
 }

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"pgregory.net/rapid"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
@@ -44,15 +43,12 @@ func TestTxnFaults(t *testing.T) {
 		{[]string{"--put-file", "a="}, 2, "the name of a file"},
 		{[]string{"--create-file", "a=/no/such/file"}, 1, "--create-file: open /no/such/file"},
 		{[]string{"--create-file", "a=/"}, 1, "--create-file: read /: is a directory"},
-		{[]string{"--put", `a\=b`}, 2, "want PATH=VALUE"},
 		{[]string{"--put", "a//b=c"}, 2, `--put "a//b=c": component`},
 		{[]string{"--rm", ""}, 2, `--rm ""`},
 		{[]string{"--if-absent", "ls/local/a"}, 2, "a path begins with /ls/"},
 		{[]string{"--if-generation", "a"}, 2, `--if-generation "a": want PATH=NUMBER`},
 		{[]string{"--if-generation", "a=b=x"}, 2, "a whole number"},
 		{[]string{"--if-generation", "a=-1"}, 2, "a whole number"},
-		{[]string{"--if-generation", `a\=7`}, 2, "want PATH=NUMBER"},
-		{[]string{"--put", `a\\\=b`}, 2, "want PATH=VALUE"},
 		{[]string{"--if-instance", "a=0"}, 2, "never 0"},
 		{[]string{"--if-sequencer", ""}, 3, "--if-sequencer: "},
 		{[]string{"--if-sequencer", good, "--rm", "/ls/foo/a"}, 2, "--rm: /ls/foo/a is in another cell than /ls/local/h"},
@@ -143,23 +139,26 @@ func TestTxnWithoutRights(t *testing.T) {
 
 // The flag that an error is about is named only if it can be no other.
 func TestStepOfAnError(t *testing.T) {
-	step := func(flag, path string) *txnStep { return &txnStep{flag: flag, path: api.MustParsePath(path)} }
-	tr := &transaction{steps: []*txnStep{
-		step(stepIfExists, "/ls/local/a"), step(stepPut, "/ls/local/a"), step(stepIfExists, "/ls/local/b"), step(stepIfInstance, "/ls/local/b"),
-		step(stepIfSequencer, "/ls/local/a"), step(stepRemove, "/ls/local/c"),
+	step := func(flag, path string) *txnStep {
+		i := slices.IndexFunc(stepKinds(), func(k stepKind) bool { return k.flag == flag })
+		return &txnStep{stepKind: stepKinds()[i], path: api.MustParsePath(path)}
+	}
+	tr := &txnOptions{steps: []*txnStep{
+		step("if-exists", "/ls/local/a"), step("put", "/ls/local/a"), step("if-exists", "/ls/local/b"), step("if-instance", "/ls/local/b"),
+		step("if-sequencer", "/ls/local/a"), step("rm", "/ls/local/c"),
 	}}
 	for _, c := range []struct {
 		code api.Code
 		path string
 		want string
 	}{
-		{api.GenerationMismatch, "/ls/local/a", stepIfExists},
+		{api.GenerationMismatch, "/ls/local/a", "if-exists"},
 		{api.GenerationMismatch, "/ls/local/b", ""},
-		{api.BadSequencer, "", stepIfSequencer},
-		{api.NotFound, "/ls/local/c", stepRemove},
-		{api.IsDirectory, "/ls/local/a", stepPut},
+		{api.BadSequencer, "", "if-sequencer"},
+		{api.NotFound, "/ls/local/c", "rm"},
+		{api.IsDirectory, "/ls/local/a", "put"},
 		{api.PermissionDenied, "/ls/local/a", ""},
-		{api.PermissionDenied, "/ls/local/c", stepRemove},
+		{api.PermissionDenied, "/ls/local/c", "rm"},
 		{api.Unavailable, "", ""},
 		{api.Unavailable, "/ls/local/c", ""},
 		{api.Uncertain, "/ls/local/c", ""}, // all of it may have been done
@@ -175,48 +174,4 @@ func TestStepOfAnError(t *testing.T) {
 	if s := tr.stepOf(errors.New("x")); s != nil {
 		t.Errorf("another error is about %s", s.flag)
 	}
-}
-
-// A path before an = is the one that was written, whatever is in it: in a condition, too, which would else hold of another path.
-func TestTxnPathsWithEqualsSigns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
-		for _, name := range []string{"a=b", `end\`, `a\=b`, `\\x`} {
-			typed := escapedPath(name)
-			if _, said, code := s.try("", "txn --put '"+typed+"=k=v'"); code != 0 {
-				t.Fatalf("--put %s=k=v: %s", typed, said)
-			}
-			if out, said, _ := s.try("", "cat '"+name+"'"); out != "k=v" {
-				t.Errorf("%s has %q: %s", name, out, said)
-			}
-			if _, said, code := s.try("", "txn --if-generation '"+typed+"=0'"); code != exitMismatch {
-				t.Errorf("--if-generation %s=0, though there is %s: exit code %d, %s", typed, name, code, said)
-			}
-			if _, said, code := s.try("", "txn --if-instance '"+typed+"=1'"); code != exitMismatch || !strings.Contains(said, "/ls/local/"+name) {
-				t.Errorf("--if-instance %s=1: exit code %d, %s", typed, code, said)
-			}
-			if half := typed[:len(typed)-1]; !strings.Contains(s.offered("txn --put '"+half+"'"), typed+"=") && half != "" && !strings.HasSuffix(half, `\`) {
-				t.Errorf("behind %q Tab does not offer %q", half, typed+"=")
-			}
-		}
-		if _, said, code := s.try("", "txn --if-generation a=b=0"); code != exitMismatch { // only one = can be meant
-			t.Errorf("exit code %d, %s", code, said)
-		}
-	})
-}
-
-// Every path can be written before an =, and is read as it was.
-func TestEscapedPaths(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		path := rapid.StringOf(rapid.SampledFrom([]rune(`a=\/`))).Draw(t, "path")
-		value := rapid.StringOf(rapid.SampledFrom([]rune(`a=\`))).Draw(t, "value")
-		gotPath, gotValue, found := cutAssignment(escapedPath(path) + "=" + value)
-		if !found || gotPath != path || gotValue != value {
-			t.Errorf("%q=%q is read as %q=%q, %t", escapedPath(path), value, gotPath, gotValue, found)
-		}
-		number := escapedPath(path) + "=7"
-		if last := strings.LastIndexByte(number, '='); isEscaped(number, last) || pathBefore(number, last) != path {
-			t.Errorf("%q is not of %q", number, path)
-		}
-	})
 }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,52 +16,51 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// The flags of txn, each of which adds a step.
-const (
-	stepIfGeneration = "if-generation"
-	stepIfInstance   = "if-instance"
-	stepIfAbsent     = "if-absent"
-	stepIfExists     = "if-exists"
-	stepIfSequencer  = "if-sequencer"
-	stepPut          = "put"
-	stepPutFile      = "put-file"
-	stepCreate       = "create"
-	stepCreateFile   = "create-file"
-	stepRemove       = "rm"
-)
+// stepKind is a flag of txn: a condition, or a change.
+type stepKind struct {
+	flag, takes, does string
+	check             func(api.Generation) client.WriteOption // a condition, of the number given, else of 0
+}
+
+func stepKinds() []stepKind {
+	return []stepKind{
+		{"if-generation", "PATH=G", "only if the contents of the file are at this generation; 0: only if there is no such node", client.IfGeneration},
+		{"if-instance", "PATH=I", "only if the node is this instance, with any contents", client.IfInstance},
+		{"if-absent", "PATH", "only if there is no such node", client.IfGeneration},
+		{"if-exists", "PATH", "only if there is such a node", func(api.Generation) client.WriteOption { return client.IfExists() }},
+		{"if-sequencer", "SEQ", "only if the sequencer is valid: its lock is still held", nil},
+		{"put", "PATH=VALUE", "write a file, creating it if absent", nil},
+		{"put-file", "PATH=FILE", "the same, with what is in a file of this machine", nil},
+		{"create", "PATH=VALUE", "create a file, only if there is no such node", nil},
+		{"create-file", "PATH=FILE", "the same, with what is in a file of this machine", nil},
+		{"rm", "PATH", "delete a file, or a directory that is empty by then", nil},
+	}
+}
 
 // txnStep is a condition or a change of a transaction, as given.
 type txnStep struct {
-	flag, text string // as typed: --flag text
+	stepKind
+	text string // as typed: --flag text
 
-	path      api.Path           // of a sequencer: its lock
-	number    api.Generation     // of --if-generation and --if-instance
-	sequencer client.WriteOption // of --if-sequencer
-	source    string             // of a value: a local file, "-" for standard input; "" if given directly
+	path      api.Path // of a sequencer: its lock
+	condition client.WriteOption
+	source    string // of a value: a local file, "-" for standard input; "" if given directly
 	value     []byte
 }
 
 func (s *txnStep) isCondition() bool { return strings.HasPrefix(s.flag, "if-") }
 
-func (s *txnStep) writes() bool { return !s.isCondition() && s.flag != stepRemove }
+func (s *txnStep) writes() bool { return !s.isCondition() && s.flag != "rm" }
 
 func (s *txnStep) addTo(t *client.Txn) {
 	path := s.path.String()
-	switch s.flag {
-	case stepIfGeneration:
-		t.If(path, client.IfGeneration(s.number))
-	case stepIfInstance:
-		t.If(path, client.IfInstance(s.number))
-	case stepIfAbsent:
-		t.If(path, client.IfGeneration(0))
-	case stepIfExists:
-		t.If(path, client.IfExists())
-	case stepIfSequencer:
-		t.If(path, s.sequencer)
-	case stepCreate, stepCreateFile:
-		t.Create(path, s.value)
-	case stepRemove:
+	switch {
+	case s.isCondition():
+		t.If(path, s.condition)
+	case !s.writes():
 		t.Delete(path)
+	case strings.HasPrefix(s.flag, "create"):
+		t.Create(path, s.value)
 	default:
 		t.Put(path, s.value)
 	}
@@ -71,8 +68,8 @@ func (s *txnStep) addTo(t *client.Txn) {
 
 // stepFlag is the value of a flag that adds a step each time: steps have the order of the flags.
 type stepFlag struct {
-	name, takes string
-	steps       *[]txnStep
+	stepKind
+	steps *[]*txnStep
 }
 
 func (*stepFlag) String() string { return "" }
@@ -81,115 +78,104 @@ func (*stepFlag) String() string { return "" }
 func (f *stepFlag) Type() string { return f.takes }
 
 func (f *stepFlag) Set(text string) error {
-	*f.steps = append(*f.steps, txnStep{flag: f.name, text: text})
+	*f.steps = append(*f.steps, &txnStep{stepKind: f.stepKind, text: text})
 	return nil
 }
 
 func (o *txnOptions) addSteps(cmd *cobra.Command) {
-	for _, f := range []struct {
-		name, takes, does string
-		complete          cobra.CompletionFunc // nil: of PATH=...
-	}{
-		{stepIfGeneration, "PATH=G", "only if the contents of the file are at this generation; 0: only if there is no such node", nil},
-		{stepIfInstance, "PATH=I", "only if the node is this instance, with any contents", nil},
-		{stepIfAbsent, "PATH", "only if there is no such node", o.completeNode},
-		{stepIfExists, "PATH", "only if there is such a node", o.completeNode},
-		{stepIfSequencer, "SEQ", "only if the sequencer is valid: its lock is still held", o.complete(ownSequencer)},
-		{stepPut, "PATH=VALUE", "write a file, creating it if absent", nil},
-		{stepPutFile, "PATH=FILE", "the same, with what is in a file of this machine", nil},
-		{stepCreate, "PATH=VALUE", "create a file, only if there is no such node", nil},
-		{stepCreateFile, "PATH=FILE", "the same, with what is in a file of this machine", nil},
-		{stepRemove, "PATH", "delete a file, or a directory that is empty by then", o.completeNode},
-	} {
-		cmd.Flags().Var(&stepFlag{f.name, f.takes, &o.steps}, f.name, f.does)
-		if f.complete == nil {
-			f.complete = o.stepCompletion(f.name)
+	for _, kind := range stepKinds() {
+		complete := o.completeStep
+		switch kind.takes {
+		case "PATH":
+			complete = o.completeNode
+		case "SEQ":
+			complete = o.complete(ownSequencer)
 		}
+		cmd.Flags().Var(&stepFlag{kind, &o.steps}, kind.flag, kind.does)
 		// Fails for a missing flag, or one with a completion.
-		_ = cmd.RegisterFlagCompletionFunc(f.name, f.complete)
+		_ = cmd.RegisterFlagCompletionFunc(kind.flag, complete)
 	}
 	cmd.Flags().SortFlags = false
 }
 
-type transaction struct {
-	steps []*txnStep
+func (g *globals) completeNode(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return g.completePath(cmd, nil, half)
 }
 
-func (t *transaction) cell() string { return t.steps[0].path.Cell() }
-
-// lists returns the changed access control lists by path, with their new contents; nil: deleted.
-func (t *transaction) lists() map[api.Path]*string {
-	lists := map[api.Path]*string{}
-	for _, s := range t.steps {
-		if s.isCondition() || !isList(s.path) {
-			continue
-		}
-		lists[s.path] = nil
-		if text := string(s.value); s.writes() {
-			lists[s.path] = &text
+// completeStep completes the path in PATH=REST, with its =.
+func (g *globals) completeStep(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	if strings.Contains(half, "=") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, _ := g.completePath(cmd, nil, half)
+	for i, name := range names {
+		if !strings.HasSuffix(name, "/") {
+			names[i] += "="
 		}
 	}
-	return lists
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // build checks all steps, and reads their values.
-func (o *txnOptions) build(cmd *cobra.Command) (*transaction, error) {
-	t := &transaction{}
-	for i := range o.steps {
-		s := &o.steps[i]
+func (o *txnOptions) build(cmd *cobra.Command) error {
+	for _, s := range o.steps {
 		if err := o.parseStep(s); err != nil {
-			return nil, err
+			return err
 		}
-		t.steps = append(t.steps, s)
 	}
-	if err := t.check(); err != nil {
-		return nil, err
+	if err := o.check(); err != nil {
+		return err
 	}
-	if err := t.checkPipes(cmd.InOrStdin()); err != nil {
-		return nil, err
-	}
-	return t, o.readValues(cmd, t)
+	return o.readValues(cmd)
 }
 
 func (o *txnOptions) parseStep(s *txnStep) error {
 	want := func(what string) error {
 		return usagef("--%s %q: want %s; see 'chubbyctl txn --help'", s.flag, abridged(s.text), what)
 	}
-	path := s.text
-	switch s.flag {
-	case stepIfSequencer:
+	var number uint64
+	path, rest, found := strings.Cut(s.text, "=")
+	switch s.takes {
+	case "SEQ":
 		seq, err := sequencer.Parse(s.text)
 		if err != nil {
 			return &exitError{exitMismatch, fmt.Errorf("--%s: %w", s.flag, err)}
 		}
-		s.path, s.sequencer = seq.Path, client.IfSequencer(seq)
+		s.path, s.condition = seq.Path, client.IfSequencer(seq)
 		return nil
-	case stepIfGeneration, stepIfInstance:
+	case "PATH":
+		path = s.text
+	case "PATH=VALUE":
+		if !found {
+			return want("PATH=VALUE; PATH= alone writes an empty file")
+		}
+		if s.value = []byte(rest); rest == "-" {
+			s.source = rest
+		}
+	case "PATH=FILE":
+		if !found {
+			return want("PATH=FILE")
+		}
+		if s.source = rest; rest == "" {
+			return want("the name of a file of this machine behind the =, or - for standard input")
+		}
+	default:
 		cut := strings.LastIndexByte(s.text, '=')
-		if cut < 0 || isEscaped(s.text, cut) {
+		if cut < 0 {
 			return want("PATH=NUMBER, as 'chubbyctl stat' shows it")
 		}
-		path = pathBefore(s.text, cut)
-		n, err := strconv.ParseUint(s.text[cut+1:], 10, 64)
+		var err error
+		path = s.text[:cut]
+		number, err = strconv.ParseUint(s.text[cut+1:], 10, 64)
 		switch {
 		case err != nil:
 			return want("behind the last = a whole number, as 'chubbyctl stat' shows it")
-		case n == 0 && s.flag == stepIfInstance:
+		case number == 0 && s.flag == "if-instance":
 			return want("an instance, which is never 0; --if-absent is for a node that is not there")
 		}
-		s.number = api.Generation(n)
-	case stepPut, stepPutFile, stepCreate, stepCreateFile:
-		before, rest, found := cutAssignment(s.text)
-		if path = before; !found {
-			return want(map[bool]string{true: "PATH=FILE", false: "PATH=VALUE; PATH= alone writes an empty file"}[s.takesFile()])
-		}
-		if s.takesFile() {
-			if s.source = rest; rest == "" {
-				return want("the name of a file of this machine behind the =, or - for standard input")
-			}
-		} else if s.value = []byte(rest); rest == "-" {
-			s.source = rest
-		}
+	}
+	if s.check != nil {
+		s.condition = s.check(api.Generation(number))
 	}
 	p, err := o.parsePath(path)
 	if err != nil {
@@ -199,62 +185,16 @@ func (o *txnOptions) parseStep(s *txnStep) error {
 	return nil
 }
 
-func (s *txnStep) takesFile() bool { return s.flag == stepPutFile || s.flag == stepCreateFile }
-
-// cutAssignment cuts PATH=VALUE at the first unescaped =.
-func cutAssignment(text string) (path, value string, found bool) {
-	for i := range len(text) {
-		if text[i] == '=' && !isEscaped(text, i) {
-			return pathBefore(text, i), text[i+1:], true
-		}
-	}
-	return text, "", false
-}
-
-// isEscaped reports whether the = at an index belongs to the path: an odd number of backslashes precedes it.
-func isEscaped(text string, at int) bool {
-	return (at-len(strings.TrimRight(text[:at], `\`)))%2 == 1
-}
-
-// pathBefore returns the path before the = at an index.
-func pathBefore(text string, at int) string {
-	return strings.TrimSuffix(unescapedPath(text[:at+1]), "=")
-}
-
-// unescapedPath reverses escapedPath: it halves the backslashes before each =. Others stay.
-func unescapedPath(text string) string {
-	var b strings.Builder
-	for part := range strings.SplitAfterSeq(text, "=") {
-		name, found := strings.CutSuffix(part, "=")
-		if !found {
-			b.WriteString(part)
-			continue
-		}
-		plain := strings.TrimRight(name, `\`)
-		b.WriteString(name[:len(plain)+(len(name)-len(plain))/2] + "=")
-	}
-	return b.String()
-}
-
-// escapedPath returns a path as written before an =.
-func escapedPath(path string) string {
-	parts := strings.Split(path, "=")
-	for i, part := range parts {
-		parts[i] += part[len(strings.TrimRight(part, `\`)):]
-	}
-	return strings.Join(parts, `\=`)
-}
-
 // check rejects transactions that no cell accepts.
-func (t *transaction) check() error {
-	if len(t.steps) == 0 {
+func (o *txnOptions) check() error {
+	if len(o.steps) == 0 {
 		return usagef("txn: neither a condition nor a change is given, as in 'chubbyctl txn --if-absent PATH --put PATH=VALUE'; see 'chubbyctl txn --help'")
 	}
 	conditions, input := 0, (*txnStep)(nil)
 	changed := map[api.Path]*txnStep{}
-	for _, s := range t.steps {
-		if s.path.Cell() != t.cell() {
-			return usagef("txn: --%s: %v is in another cell than %v; a transaction is of one", s.flag, s.path, t.steps[0].path)
+	for _, s := range o.steps {
+		if s.path.Cell() != o.steps[0].path.Cell() {
+			return usagef("txn: --%s: %v is in another cell than %v; a transaction is of one", s.flag, s.path, o.steps[0].path)
 		}
 		if s.isCondition() {
 			conditions++
@@ -271,69 +211,20 @@ func (t *transaction) check() error {
 			input = s
 		}
 	}
-	if changes := len(t.steps) - conditions; max(conditions, changes) > api.MaxTxnSteps {
+	if changes := len(o.steps) - conditions; max(conditions, changes) > api.MaxTxnSteps {
 		return usagef("txn: %d conditions (--if-...) and %d changes; a transaction has at most %d of each", conditions, changes, api.MaxTxnSteps)
 	}
 	return nil
 }
 
-// checkPipes rejects two values from one pipe, under any names, before reading: the second would be empty, or
-// never come.
-func (t *transaction) checkPipes(in io.Reader) error {
-	var steps []*txnStep
-	var pipes []fs.FileInfo
-	for _, s := range t.steps {
-		info := s.statSource(in)
-		if info == nil || info.Mode()&fs.ModeNamedPipe == 0 {
-			continue
-		}
-		if i := slices.IndexFunc(pipes, func(p fs.FileInfo) bool { return os.SameFile(p, info) }); i >= 0 {
-			return usagef("txn: --%s of %v and --%s of %v both want what comes through one pipe, which is there once", steps[i].flag, steps[i].path, s.flag, s.path)
-		}
-		steps, pipes = append(steps, s), append(pipes, info)
-	}
-	return nil
-}
-
-// statSource returns the source of a value; nil if there is none, or it is unknown.
-func (s *txnStep) statSource(in io.Reader) fs.FileInfo {
-	var info fs.FileInfo
-	err := fs.ErrNotExist
-	switch f, isFile := in.(*os.File); {
-	case s.source == "-" && isFile:
-		info, err = f.Stat()
-	case s.source != "-" && s.source != "":
-		info, err = os.Stat(s.source)
-	}
-	if err != nil {
-		return nil // reading it reports the error
-	}
-	return info
-}
-
 // readValues reads the values that are not on the command line, and rejects more than a transaction may have.
-func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
+func (o *txnOptions) readValues(cmd *cobra.Command) error {
 	size := 0
-	for _, s := range t.steps {
-		var err error
-		switch s.source {
-		case "":
-		case "-":
-			if s.value, err = o.readInput(cmd, s.source, s.path, fmt.Sprintf("value of %v", s.path)); err != nil {
-				err = fmt.Errorf("--%s: %w", s.flag, err)
+	for _, s := range o.steps {
+		if s.source != "" {
+			if err := o.readSource(cmd, s); err != nil {
+				return err
 			}
-			if err == nil && len(s.value) == 0 && context.Cause(cmd.Context()) == nil { // mostly the program before the pipe has failed
-				err = usagef("txn: --%s of %v: nothing came from standard input; '--%s %s=' writes an empty file. Nothing was sent",
-					s.flag, s.path, strings.TrimSuffix(s.flag, "-file"), escapedPath(s.path.String()))
-			}
-		default:
-			s.value, err = o.readFile(cmd, s)
-		}
-		if err == nil {
-			err = context.Cause(cmd.Context()) // the value is incomplete
-		}
-		if err != nil {
-			return err
 		}
 		if size += len(s.path.String()) + len(s.value); size > api.MaxContents {
 			return &api.Error{Code: api.TooLarge, Op: "txn", Path: s.path.String(), Message: fmt.Sprintf(
@@ -343,17 +234,28 @@ func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
 	return nil
 }
 
-// readFile reads a value from a local file, which may be a pipe without an end.
-func (o *txnOptions) readFile(cmd *cobra.Command, s *txnStep) ([]byte, error) {
-	return withDefaultInterrupts(o.globals, cmd, func() ([]byte, error) {
-		f, err := os.Open(s.source)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", s.flag, err)
-		}
-		value, err := io.ReadAll(io.LimitReader(f, api.MaxContents+1))
-		if err = cmp.Or(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("--%s: %w", s.flag, err)
-		}
-		return value, nil
-	})
+// readSource reads a value from standard input, or from a local file; either may be a pipe without an end.
+func (o *txnOptions) readSource(cmd *cobra.Command, s *txnStep) (err error) {
+	if s.source == "-" {
+		s.value, err = o.readInput(cmd, s.source, s.path, fmt.Sprintf("value of %v", s.path))
+	} else {
+		s.value, err = withDefaultInterrupts(o.globals, cmd, func() ([]byte, error) {
+			f, err := os.Open(s.source)
+			if err != nil {
+				return nil, err
+			}
+			value, err := io.ReadAll(io.LimitReader(f, api.MaxContents+1))
+			return value, cmp.Or(err, f.Close())
+		})
+	}
+	switch interrupt := context.Cause(cmd.Context()); {
+	case err != nil:
+		return fmt.Errorf("--%s: %w", s.flag, err)
+	case interrupt != nil:
+		return interrupt // the value is incomplete
+	case s.source == "-" && len(s.value) == 0: // mostly the program before the pipe has failed
+		return usagef("txn: --%s of %v: nothing came from standard input; '--%s %s=' writes an empty file. Nothing was sent",
+			s.flag, s.path, strings.TrimSuffix(s.flag, "-file"), s.path)
+	}
+	return nil
 }
