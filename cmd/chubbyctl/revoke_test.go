@@ -9,7 +9,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func TestRevocationFaults(t *testing.T) {
@@ -99,34 +98,6 @@ func TestEndRefusalSaysWhose(t *testing.T) {
 		if err := endRefusal(42, c.s, c.err); exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v (exit code %d), want %q", err, exitCode(err), c.want)
 		}
-	}
-}
-
-func TestRevocationOutput(t *testing.T) {
-	p := api.MustParsePath("/ls/foo/deploy")
-	for _, c := range []struct {
-		output term.Format
-		now    bool
-		broken string
-		ended  string
-	}{
-		{"text", false, "broken: free once its holder lets go or its lease and lock-delay are over; 'chubbyctl locks /ls/foo/deploy' shows it\n",
-			"ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show s42' shows it\n"},
-		{"json", false, `{"path":"/ls/foo/deploy","broken":true,"now":false}` + "\n", `{"session":"s42","ended":true}` + "\n"},
-		{"json", true, `{"path":"/ls/foo/deploy","broken":true,"now":true}` + "\n", `{"session":"s42","ended":true}` + "\n"},
-	} {
-		o := &revocation{globals: &globals{output: c.output}, now: c.now}
-		var broken, ended bytes.Buffer
-		if err := errors.Join(o.printBroken(&broken, p), o.printEnded(&ended, 42)); err != nil {
-			t.Fatal(err)
-		}
-		if broken.String() != c.broken || ended.String() != c.ended {
-			t.Errorf("printed %q and %q", broken.String(), ended.String())
-		}
-	}
-	var now bytes.Buffer
-	if err := (&revocation{globals: &globals{output: "text"}, now: true}).printBroken(&now, p); err != nil || !strings.Contains(now.String(), "at once") {
-		t.Errorf("with --now: %q, %v", now.String(), err)
 	}
 }
 

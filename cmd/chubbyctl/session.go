@@ -192,9 +192,6 @@ to be dead.`,
 			if err := o.validate("lock break"); err != nil {
 				return err
 			}
-			if !o.yes {
-				return o.refuseBreak(cmd.Context(), p)
-			}
 			return o.breakLock(cmd, p)
 		}),
 	}
@@ -204,7 +201,13 @@ to be dead.`,
 }
 
 func (o *revocation) breakLock(cmd *cobra.Command, p api.Path) error {
+	if !o.yes {
+		locks, err := askNode(cmd.Context(), o.globals, p, (*client.Cell).Locks)
+		return interruptOr(cmd.Context(), o.breakRefusal(p, locks, err))
+	}
+	text := "free once its holder lets go or its lease and lock-delay are over"
 	if o.now {
+		text = "free at once, or granted to the next who waits"
 		o.notice(cmd.ErrOrStderr(), nowRisk)
 	}
 	err := o.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
@@ -213,27 +216,12 @@ func (o *revocation) breakLock(cmd *cobra.Command, p api.Path) error {
 	if err != nil {
 		return err
 	}
-	return o.printBroken(cmd.OutOrStdout(), p)
-}
-
-type brokenFields struct {
-	Path   string `json:"path"`
-	Broken bool   `json:"broken"`
-	Now    bool   `json:"now"`
-}
-
-func (o *revocation) printBroken(out io.Writer, p api.Path) error {
-	text := "free once its holder lets go or its lease and lock-delay are over"
-	if o.now {
-		text = "free at once, or granted to the next who waits"
-	}
-	return o.output.Say(out, brokenFields{p.String(), true, o.now}, "broken: %s; 'chubbyctl locks %v' shows it", text, p)
-}
-
-// refuseBreak asks the cell for the holders, and says what --yes would do.
-func (o *revocation) refuseBreak(ctx context.Context, p api.Path) error {
-	locks, err := askNode(ctx, o.globals, p, (*client.Cell).Locks)
-	return interruptOr(ctx, o.breakRefusal(p, locks, err))
+	fields := struct {
+		Path   string `json:"path"`
+		Broken bool   `json:"broken"`
+		Now    bool   `json:"now"`
+	}{p.String(), true, o.now}
+	return o.output.Say(cmd.OutOrStdout(), fields, "broken: %s; 'chubbyctl locks %v' shows it", text, p)
 }
 
 // breakRefusal returns the answer to a break without --yes. locks are those at and below the path; err is why
@@ -292,35 +280,30 @@ except for sessions of one's own principal.`,
 			if err != nil {
 				return err
 			}
-			if !o.yes {
-				return o.refuseEnd(cmd.Context(), cell, id)
-			}
-			err = o.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
-				return c.EndSession(ctx, id, o.reason)
-			})
-			if err != nil {
-				return err
-			}
-			return o.printEnded(cmd.OutOrStdout(), id)
+			return o.endSession(cmd, cell, id)
 		},
 	}
 	o.flags(cmd)
 	return cmd
 }
 
-type endedFields struct {
-	Session string `json:"session"`
-	Ended   bool   `json:"ended"`
-}
-
-func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
-	return o.output.Say(out, endedFields{id.String(), true}, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it", id)
-}
-
-// refuseEnd asks the cell for the session, and says what --yes would do.
-func (o *revocation) refuseEnd(ctx context.Context, cell string, id api.SessionID) error {
-	s, err := o.askSession(ctx, cell, id)
-	return interruptOr(ctx, endRefusal(id, s, err))
+func (o *revocation) endSession(cmd *cobra.Command, cell string, id api.SessionID) error {
+	if !o.yes {
+		s, err := o.askSession(cmd.Context(), cell, id)
+		return interruptOr(cmd.Context(), endRefusal(id, s, err))
+	}
+	err := o.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+		return c.EndSession(ctx, id, o.reason)
+	})
+	if err != nil {
+		return err
+	}
+	fields := struct {
+		Session string `json:"session"`
+		Ended   bool   `json:"ended"`
+	}{id.String(), true}
+	return o.output.Say(cmd.OutOrStdout(), fields,
+		"ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it", id)
 }
 
 // endRefusal returns the answer to an end without --yes.
