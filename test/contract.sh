@@ -464,7 +464,7 @@ ctl 3 sequencer check nonsense; ctl 3 sequencer show nonsense; ctl 3 sequencer c
 
 echo "== sessions"
 ctl 0 session ls; out "$session"
-ctl 0 -o json session ls; fields out session principal host pid
+ctl 0 -o json session ls; fields out session principal host pid lease_s left_least_s left_most_s handles locks may_cache
 ctl 0 session show "$session"; out 'lease'
 ctl 0 -o json session show "$session"; fields out session host pid
 ctl 2 session end "$session" --reason drill # without --yes it only says what it would do

@@ -12,40 +12,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func TestACLFaults(t *testing.T) {
-	for _, c := range []struct {
-		args string
-		code int
-		text string
-	}{
-		{"acl", 2, "needs one of the commands"},
-		{"acl file", 2, "needs one of the commands"},
-		{"acl get", 2, "an argument is missing"},
-		{"acl get ./svc", 2, "relative"},
-		{"acl set /ls/local/a", 2, "nothing to change"},
-		{"acl set /ls/local/a --if-generation 3", 2, "nothing to change"},
-		{"acl set /ls/local/a --read=", 2, "--read"},
-		{"acl set /ls/local/a --write a/b", 2, "slash"},
-		{"acl set /ls/local/a --change ..", 2, "relative"},
-		{"acl set /ls/local/a --read ops", 69, ""},
-		{"acl file ls a/b", 2, "not a cell's name"},
-		{"acl file ls foo", 69, ""},
-		{"acl file cat a/b", 2, "slash"},
-		{"acl file cat /ls/local/a", 2, "/ls/local/acl"},
-		{"acl file cat /ls/local/acl/a/b", 2, "/ls/local/acl"},
-		{"acl file cat /ls/foo/acl/ops", 69, ""},
-		{"acl file rm .", 2, "relative"},
-		{"acl file put ops alice bob", 2, "is not expected"},
-		{"acl file put ops @", 2, "line 1"},
-		{"acl file put ops alice", 69, ""},
-	} {
-		_, err := execute(t, strings.NewReader(""), strings.Fields(c.args)...)
-		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%s: %v (exit code %d), want %d with %q", c.args, err, exitCode(err), c.code, c.text)
-		}
-	}
-}
-
 // A list whose text was lost in a pipe must not shut everybody out. The value "-" is standard
 // input.
 func TestACLFilePutReadsStandardInput(t *testing.T) {

@@ -12,7 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/tenure"
 )
@@ -29,109 +31,6 @@ func execute(t *testing.T, in io.Reader, args ...string) (stdout string, err err
 	root.SetErr(io.Discard)
 	err = root.ExecuteContext(t.Context())
 	return out.String(), err
-}
-
-// Errors in a command line are found before the cell is asked, and say what to write instead.
-func TestCommandLineFaults(t *testing.T) {
-	long := strings.Repeat("x", api.MaxReason+1)
-	for _, c := range []struct {
-		args string
-		code int
-		text string
-	}{
-		{"", 2, "needs one of the commands"},
-		{"acquir", 2, "did you mean acquire?"},
-		{"session", 2, "needs one of the commands"},
-		{"session sl", 2, "did you mean ls?"},
-		{"-o xml ls", 2, "want text, wide, json or yaml"},
-		{"--timeout 0s ls", 2, "--timeout"},
-		{"ls --wat", 2, "--wat"},
-		{"ls a b", 2, "is not expected"},
-		{"cat", 2, "an argument is missing"},
-		{"cat ls/local/motd", 2, "a path begins with /ls/"},
-		{"cat /ls/local/a//b", 2, "is empty"},
-		{"put /ls/local/a", 2, "standard input"},
-		{"put /ls/local/a b c", 2, "standard input"},
-		{"put /ls/local/a b --ephemeral --if-generation 3", 2, "--ephemeral and --if-generation do not go together"},
-		{"tree --depth 0", 2, "--depth"},
-		{"acquire", 2, "which lock?"},
-		{"lock /ls/local/a -- true", 2, "'chubbyctl acquire /ls/local/a -- CMD'"},
-		{"lock a -- true", 2, "'chubbyctl acquire PATH -- CMD'"},
-		{"lock acquire a", 2, "'chubbyctl acquire PATH -- CMD'"},
-		{"lock brek a", 2, "did you mean break?"},
-		{"session rm s1", 2, "'chubbyctl session end ID'"},
-		{"cell top", 2, "'chubbyctl top'"},
-		{"kv get a", 2, "'chubbyctl cat PATH'"},
-		{"acquire /ls/local/a --busy-exit-code 9 -- true", 2, "is for --try and --wait"},
-		{"acquire /ls/local/a --try --busy-exit-code 256 -- true", 2, "want 0 to 255"},
-		{"acquire /ls/local/a --quiet -v -- true", 2, "--quiet and --verbose do not go together"},
-		{"acquire /ls/local/a true", 2, "put -- before the command"},
-		{"acquire /ls/local/a --", 2, "no command behind --"},
-		{"acquire /ls/local -- true", 2, "root directory"},
-		{"acquire /ls/local/a --try --wait 3s -- true", 2, "choose one"},
-		{"acquire /ls/local/a --wait -3s -- true", 2, "--wait"},
-		{"acquire /ls/local/a --lease 500ms -- true", 2, "--lease"},
-		{"acquire /ls/local/a --lease 2m -- true", 2, "--lease"},
-		{"acquire /ls/local/a --lock-delay 61s -- true", 2, "--lock-delay"},
-		{"acquire /ls/local/a --kill-after -1s -- true", 2, "--kill-after"},
-		{"acquire /ls/local/a --reason " + long, 2, "--reason"},
-		{"acquire /ls/local/a --jeopardy-signal NONE -- true", 2, "not a signal"},
-		{"acquire /ls/local/a --jeopardy-signal USR1", 2, "for a command"},
-		{"acquire /ls/local/a --at-least -1s -- true", 2, "--at-least"},
-		{"acquire /ls/local/a --at-least 1s", 2, "--at-least"},
-		{"acquire /ls/local/a --safe-signal NONE -- true", 2, "--safe-signal"},
-		{"acquire /ls/local/a --lease 1s --lock-delay 0 -- true", 2, "--kill-after"},
-		{"acquire /ls/local/a -- no-such-command-anywhere", 127, "not found"},
-		{"acquire /ls/local/a -- /dev/null", 126, "not executable"},
-		{"acquire /ls/local/a true /ls/local/b", 2, "put -- before the command"},
-		{"acquire /ls/local/a /ls/local -- true", 2, "root directory"},
-		{"acquire /ls/local/a /ls/local/b /ls/local/a -- true", 2, "is there twice"},
-		{"acquire /ls/local/a /ls/foo/a -- true", 2, "different cells"},
-		{"acquire /ls/local/a /ls/local/b --sequencer-file x -- true", 2, "--sequencer-file"},
-		{"acquire /ls/local/a --retry", 2, "--retry"},
-		{"acquire /ls/local/a /ls/local/b --give-way -- true", 2, "--give-way is for one lock, and 2 are named"},
-		{"acquire /ls/local/a --give-way --at-least 1m -- true", 2, "choose one"},
-		{"semaphore", 2, "which directory?"},
-		{"semaphore /ls/local/a /ls/local/b --slots 1 -- true", 2, "put -- before the command"},
-		{"semaphore /ls/local/a -- true", 2, "--slots is missing"},
-		{"semaphore /ls/local/a --slots 101 -- true", 2, "--slots"},
-		{"semaphore /ls/local/a --slots 0 -- true", 2, "--slots"},
-		{"semaphore /ls/local/a --slots 1 --try --wait 3s -- true", 2, "choose one"},
-		{"semaphore /ls/local/a --slots 1 --resize -- true", 2, "--resize"},
-		{"semaphore /ls/local --slots 1 --resize", 2, "root directory"},
-		{"members", 2, "needs one of the commands"},
-		{"members ls", 2, "an argument is missing"},
-		{"members join", 2, "which directory?"},
-		{"members join /ls/local/up --name a/b -- true", 2, "--name"},
-		{"members join /ls/local/up --name= -- true", 2, "--name"},
-		{"members join /ls/local/up --lease 500ms -- true", 2, "--lease"},
-		{"elect /ls/local/a --show --observe", 2, "choose one"},
-		{"elect /ls/local/a --show -- true", 2, "runs no command"},
-		{"leader /ls/local/a", 2, "elect --show"},
-		{"elect /ls/local/a --value x --name a/b", 2, "--name"},
-		{"elect /ls/local/a --value x --name ..", 2, "--name"},
-		{"elect /ls/local/acl/ops --value x", 2, "access control list"},
-		{"elect /ls/local/a --observe=false", 2, "--value is missing"},
-		{"elect /ls/local/a --candidates=false --value x -- no-such-command-anywhere", 127, "not found"},
-		{"sequencer check", 2, "an argument is missing"},
-		{"cell status a/b", 2, "not a cell's name"},
-	} {
-		_, err := execute(t, nil, strings.Fields(c.args)...)
-		if exitCode(err) != c.code || err == nil || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("chubbyctl %s: exit code %d (%v), want %d with %q", c.args, exitCode(err), err, c.code, c.text)
-		}
-	}
-}
-
-// A cell that cannot be reached is not an error of usage, and is reported within --timeout.
-func TestUnreachableCell(t *testing.T) {
-	for _, args := range [][]string{
-		{"ls"}, {"cat", "/ls/local/a"}, {"locks"}, {"cell", "status"}, {"acquire", "/ls/local/a", "--", "true"}, {"acquire", "/ls/local/a", "--try"},
-	} {
-		if _, err := execute(t, nil, args...); exitCode(err) != exitUnavailable {
-			t.Errorf("chubbyctl %q: exit code %d (%v), want %d", args, exitCode(err), err, exitUnavailable)
-		}
-	}
 }
 
 // Chubby §4.3: a file has at most 256 kilobytes; a larger value is not sent.
@@ -257,5 +156,74 @@ func TestExplainHeld(t *testing.T) {
 		if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/ls/foo/a") {
 			t.Errorf("%v lacks %q", err, want)
 		}
+	}
+}
+
+// Whoever does not get several locks is told which of them another has, whatever the order in which they
+// were given, and holds none of them.
+func TestSeveralLocksThatAreNotHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cell := celltest.Start(t, 1)
+		one, two := cell.Client("one"), cell.Client("two")
+		if _, err := recipe.AcquireAll(t.Context(), one, []string{"/ls/local/zoe"}, recipe.AllOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			try  bool
+			wait time.Duration
+			code int
+			text string
+		}{
+			{try: true, code: exitHeld, text: "acquire /ls/local/zoe: held by"},
+			{wait: 0, code: exitWaited, text: "acquire /ls/local/zoe: --wait 0s ran out; held by"},
+			{wait: 5 * time.Second, code: exitWaited, text: "acquire /ls/local/zoe: --wait 5s ran out; held by"},
+		} {
+			var told buffer
+			o := &acquireOptions{workOptions: workOptions{
+				globals: &globals{output: "text", timeout: 15 * time.Second}, err: &told, verb: "acquire",
+				paths: []api.Path{api.MustParsePath("/ls/local/ann"), api.MustParsePath("/ls/local/zoe")}, path: api.MustParsePath("/ls/local/ann"),
+				try: c.try, waits: !c.try, wait: c.wait, begun: stopwatch(),
+			}}
+			held, err := o.acquireAll(t.Context(), t.Context(), two)
+			if held != nil || exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%+v: %v, exit code %d (%v)", c, held, exitCode(err), err)
+			}
+			if waited := c.wait > 0; waited != strings.Contains(told.String(), "waiting for /ls/local/zoe: held by") {
+				t.Errorf("%+v: told %q", c, told.String())
+			}
+			if locks, err := one.Cell().LocksOf(t.Context(), two.Session()); err != nil || len(locks) != 0 {
+				t.Errorf("%+v: it holds %v, %v", c, locks, err)
+			}
+		}
+	})
+}
+
+// --busy-exit-code and --quiet are for a lock that others have: not for CMD's own exit code, a lock that was lost, or a cell
+// that does not answer.
+func TestBusyIsNoFailure(t *testing.T) {
+	held := errors.New("held by ann")
+	o := workOptions{globals: &globals{quiet: true}, busyCode: 9, busyCodeGiven: true}
+	for _, c := range []struct {
+		err  error
+		code int
+		said bool
+	}{
+		{&exitError{exitHeld, held}, 9, false},
+		{&exitError{exitWaited, held}, 9, false},
+		{&exitError{code: exitHeld}, exitHeld, false},
+		{&exitError{exitLost, held}, exitLost, true},
+		{&exitError{exitWaited, unanswered{held}}, exitWaited, true},
+		{held, exitFailed, true},
+	} {
+		err := o.withBusyCode(c.err)
+		var said bytes.Buffer
+		o.printError(&said, err)
+		if exitCode(err) != c.code || said.Len() > 0 != c.said {
+			t.Errorf("%+v: exit %d, and says %q; want %d", c.err, exitCode(err), &said, c.code)
+		}
+	}
+	o.quiet, o.busyCodeGiven = false, false
+	if err := o.withBusyCode(&exitError{exitHeld, held}); exitCode(err) != exitHeld || !errors.Is(err, held) {
+		t.Errorf("without the flags: %v, exit %d", err, exitCode(err))
 	}
 }

@@ -10,44 +10,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A flag that has no meaning beside another one, or without it, is refused, and both are named.
-func TestFlagsThatDoNotGoTogether(t *testing.T) {
-	for line, want := range map[string]string{
-		"acquire a --try --wait 3s -- true":                 "--try and --wait",
-		"acquire a --give-way --at-least 1m -- true":        "--give-way and --at-least",
-		"acquire a --at-least 3s":                           "--at-least is for a command",
-		"acquire a --safe-signal USR1":                      "--safe-signal is for a command",
-		"members join up --retry":                           "--retry is for a command",
-		"elect a --show --lease 3s":                         "--show and --lease",
-		"elect a --observe --reason why":                    "--observe and --reason",
-		"elect a --candidates --at-least 1m":                "--candidates and --at-least",
-		"elect a --nominate b --retry":                      "--nominate and --retry",
-		"elect a --show --value x":                          "--show and --value",
-		"elect a --show --observe":                          "--observe and --show",
-		"semaphore a --slots 3 --resize --lock-delay 0":     "--resize and --lock-delay",
-		"semaphore a --slots 3 --resize --try":              "--resize and --try",
-		"semaphore a --slots 3 --resize --sequencer-file f": "--resize and --sequencer-file",
-		"locks --graph --watch":                             "--graph and --watch",
-		"locks --every 3s":                                  "--every is for --watch",
-		"locks --watch=false --times 3":                     "--times is for --watch",
-		"drill failover --hard --to r2":                     "--hard and --to",
-		"cp a b -r --if-generation 3":                       "--recursive and --if-generation",
-		"cp a b --if-absent --if-generation 3":              "--if-absent and --if-generation",
-		"put a b --ephemeral --if-generation 3":             "--ephemeral and --if-generation",
-		"quota set --dir d --handles 3":                     "--dir and --handles",
-		"watch a --initial":                                 "--initial is for --exec",
-		"cell recover dir --from-removed":                   "--from-removed is for --to",
-	} {
-		_, err := execute(t, strings.NewReader(""), strings.Fields(line)...)
-		if exitCode(err) != exitUsage || !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) {
-			t.Errorf("chubbyctl %s: exit code %d (%v), want %q", line, exitCode(err), err, want)
-		}
-	}
-	if _, err := execute(t, nil, "elect", "a", "--show=false", "--lease", "3s"); err == nil || !strings.Contains(err.Error(), "--value is missing") {
-		t.Errorf("of a flag that is turned off: %v", err)
-	}
-}
-
 // A flag that is given to turn it off is as none, and so is one that only bounds what there is not.
 func TestFlagsThatGoTogether(t *testing.T) {
 	for _, line := range []string{

@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -85,33 +85,6 @@ func TestInterruptIsTheCause(t *testing.T) {
 	}
 }
 
-func TestErrorsAsJSON(t *testing.T) {
-	held := fmt.Errorf("try: %w", &api.Error{
-		Code: api.LockHeld, Op: "acquire", Path: "/ls/foo/a", Replica: "r2", Message: "taken",
-		Holders: []api.Holder{{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}},
-	})
-	var out bytes.Buffer
-	(&globals{output: "json"}).printError(&out, &exitError{exitHeld, held})
-	if strings.Count(out.String(), "\n") != 1 {
-		t.Errorf("not one line: %q", out.String())
-	}
-	var got struct {
-		Error map[string]any `json:"error"`
-	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	for key, want := range map[string]any{"code": "LockHeld", "op": "acquire", "path": "/ls/foo/a", "replica": "r2", "exit": 75.0} {
-		if got.Error[key] != want {
-			t.Errorf("error.%s is %v, want %v", key, got.Error[key], want)
-		}
-	}
-	holder := got.Error["holders"].([]any)[0].(map[string]any)
-	if holder["session"] != "s42" || holder["principal"] != "ann" || holder["host"] != "web3" || holder["pid"] != 7.0 || holder["reason"] != "deploy" {
-		t.Errorf("holder %v", holder)
-	}
-}
-
 func TestACommandsOwnExitCodeSaysNothing(t *testing.T) {
 	var out bytes.Buffer
 	(&globals{output: "text"}).printError(&out, &exitError{code: 3})
@@ -161,9 +134,7 @@ func TestSeveralErrors(t *testing.T) {
 
 // A signal does not hide that a change may have been made, and says nothing of the kind of what changes nothing.
 func TestInterruptWithoutAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 1)
-		s := &stage{t: t, cell: cell, ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
 		s.run("put there x")
 		for _, c := range []struct {
 			lost, line string
@@ -177,15 +148,11 @@ func TestInterruptWithoutAnAnswer(t *testing.T) {
 			{"GetContentsAndStat", "cat there", false},
 			{"Open", "acquire lock", false},
 		} {
-			dial := cell.Lossy("web1", func(method string) bool { return strings.HasSuffix(method, "/"+c.lost) })
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(5*time.Second, func() { cancel(interrupted{os.Interrupt}) })
-			root, g := newRootCommand()
-			g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = dial, cell.ClockOf("web1") }
-			root.SetArgs(append([]string{"--servers", strings.Join(cell.Servers(), ",")}, split(t, c.line)...))
-			root.SetOut(io.Discard)
-			root.SetErr(io.Discard)
-			err := lastError(ctx, root.ExecuteContext(ctx))
+			lossy := s.cell.Lossy("web1", func(method string) bool { return strings.HasSuffix(method, "/"+c.lost) })
+			_, err := (&stage{t: t, cell: s.cell, ctx: ctx, dial: lossy}).launch("", io.Discard, io.Discard, c.line)
+			err = lastError(ctx, err)
 			if told := err != nil && strings.Contains(err.Error(), "may or may not have been done"); exitCode(err) != 130 || told != c.told || told != (codeName(err) == "Uncertain") {
 				t.Errorf("%s: %v (exit code %d, code %s), want 130, and told of the change: %t", c.line, err, exitCode(err), codeName(err), c.told)
 			}
@@ -201,4 +168,77 @@ func TestSignalBetweenSteps(t *testing.T) {
 	if last := lastError(ctx, err); last.Error() != err.Error() || exitCode(last) != 130 {
 		t.Errorf("%v (exit code %d)", last, exitCode(last))
 	}
+}
+
+// That the cell cannot be reached says that nothing was changed, of a command that changes several nodes, too: wherever the network ends.
+func TestUnavailableSaysThatNothingWasChanged(t *testing.T) {
+	const exported = `{"chubby_export":1}
+{"path":"","kind":"directory"}
+{"path":"a","kind":"file","contents":"1","acl":{"read":"l","write":"l","change":"l"}}
+{"path":"b","kind":"file","contents":"1"}
+{"end":true,"nodes":3}
+`
+	for line, last := range map[string]string{ // and the calls after one of which the network ends
+		"rm /ls/local/t/a /ls/local/t/b":       "/Delete",
+		"rm -r /ls/local/t --yes":              "/Delete",
+		"touch /ls/local/t/d /ls/local/t/e":    "/Open",
+		"mkdir /ls/local/t/d /ls/local/t/e":    "/Open",
+		"mkdir -p /ls/local/x/y /ls/local/x/z": "/Open",
+		"cp -r /ls/local/t /ls/local/copy":     "/Open",
+		"import --acl /ls/local/imported":      "/Open",
+	} {
+		t.Run(line, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := celltest.Start(t, 1)
+				author := c.Client("author", func(cfg *client.Config) { cfg.NoCache = true })
+				put := func(path, text string) {
+					if _, err := author.Put(t.Context(), path, []byte(text)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := author.MkdirAll(t.Context(), "/ls/local/t"); err != nil {
+					t.Fatal(err)
+				}
+				put("/ls/local/acl/l", "*\n")
+				for _, name := range []string{"a", "b", "c"} {
+					put("/ls/local/t/"+name, "1")
+				}
+				before, changed := countNodes(t, author, "/ls/local"), false
+				for nth := int64(1); nth < 12; nth++ {
+					var answers atomic.Int64
+					said, code := runOver(t, c, c.Lossy("client", func(method string) bool {
+						if strings.HasSuffix(method, last) && answers.Add(1) == nth {
+							c.Cut("client") // this answer has come
+						}
+						return false
+					}), line, exported)
+					c.Heal("client")
+					after := countNodes(t, author, "/ls/local")
+					if after != before && code == exitUnavailable {
+						t.Errorf("exit code %d, and of %d nodes there are %d after %d answers: %s", code, before, after, nth, said)
+					}
+					changed = changed || after != before
+					before = after
+				}
+				if !changed {
+					t.Error("it has changed nothing")
+				}
+			})
+		})
+	}
+}
+
+// countNodes returns how many nodes are below a directory.
+func countNodes(t *testing.T, c *client.Client, dir string) (n int) {
+	list, err := c.List(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		n++
+		if s.Kind == api.Directory {
+			n += countNodes(t, c, s.Path.String())
+		}
+	}
+	return n
 }

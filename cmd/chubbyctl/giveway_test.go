@@ -20,11 +20,7 @@ func TestGiveWay(t *testing.T) {
 		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: ctx}
 		defer s.beside.Wait()
 		defer cancel()
-		c, err := client.New(t.Context(), client.Config{Servers: s.cell.Servers(), Dialer: s.cell.Dial, Clock: celltest.Clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(t.Context())
+		c := s.cell.Client("other")
 		h, err := c.Open(t.Context(), "/ls/local/polite", client.OpenOptions{Write: true, Create: client.File})
 		if err != nil {
 			t.Fatal(err)

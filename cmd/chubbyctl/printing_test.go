@@ -6,10 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 
-	"github.com/chubbylock/chubby/cell/celltest"
-	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
@@ -20,17 +17,11 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // Who cannot be told what was done learns that it was: doing it again would do it twice.
 func TestDoneAndNotPrinted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
 		for line, want := range map[string]string{
 			"txn --put a=x -o json": "the changes were made",
 		} {
-			root, g := newRootCommand()
-			g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = s.cell.Dial, celltest.Clock }
-			root.SetArgs(append([]string{"--servers", strings.Join(s.cell.Servers(), ",")}, split(t, line)...))
-			root.SetOut(full{})
-			root.SetErr(io.Discard)
-			err := root.ExecuteContext(s.ctx)
+			_, err := s.launch("", full{}, io.Discard, line)
 			if exitCode(err) != exitFailed || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v (exit code %d), want %q", line, err, exitCode(err), want)
 			}
@@ -41,13 +32,9 @@ func TestDoneAndNotPrinted(t *testing.T) {
 // answer runs a command line whose standard output is w, and returns what it says, and how it ends.
 func (s *stage) answer(w io.Writer, line string) (string, error) {
 	var said buffer
-	root, g := newRootCommand()
-	g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = s.cell.Dial, celltest.Clock }
-	root.SetArgs(append([]string{"--servers", strings.Join(s.cell.Servers(), ",")}, split(s.t, line)...))
 	out := term.NewOutlet(w, nil)
-	root.SetOut(out)
-	root.SetErr(&said)
-	err := unwritten(root.ExecuteContext(s.ctx), out.Failure(), exitBySignal+int(syscall.SIGPIPE))
+	g, err := s.launch("", out, &said, line)
+	err = unwritten(err, out.Failure(), exitBySignal+int(syscall.SIGPIPE))
 	if err != nil {
 		g.printError(&said, err)
 	}
@@ -56,8 +43,7 @@ func (s *stage) answer(w io.Writer, line string) (string, error) {
 
 // Every verb fails whose answer could not be written.
 func TestEveryAnswerIsWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
 		s.run("mkdir d")
 		s.run("put d/a x")
 		for _, line := range []string{
@@ -84,8 +70,7 @@ func (unread) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
 // What holds something and cannot say so gives it back at once, and says that; a look ends without a word, as by SIGPIPE.
 func TestHoldingWithoutAReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
 		for _, line := range []string{"acquire a", "acquire a -o json", "elect a --value x", "semaphore sem --slots 1", "members join up", "put eph x --ephemeral -o json"} {
 			said, err := s.answer(unread{}, line)
 			if !errors.Is(err, syscall.EPIPE) || exitCode(err) != exitFailed || !strings.Contains(said, "broken pipe") {
@@ -97,6 +82,34 @@ func TestHoldingWithoutAReader(t *testing.T) {
 		}
 		if said, err := s.answer(unread{}, "ls"); exitCode(err) != exitBySignal+int(syscall.SIGPIPE) || said != "" {
 			t.Errorf("ls: %v; it says %q", err, said)
+		}
+	})
+}
+
+// After an error nothing is done for the paths behind it, and they are named.
+func TestSeveralPaths(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.run("put a 1")
+		s.run("put b 2")
+		for _, c := range []struct {
+			line, printed string
+			said          string
+		}{
+			{"rm no a", "", "; not done: /ls/local/a\n"},
+			{"rm no a b", "", "; not done: /ls/local/a and 1 more\n"},
+			{"cat a no b", "1", "; not done: /ls/local/b\n"},
+			{"cat a b no", "12", "no such node"},
+		} {
+			out, said, code := s.try("", c.line)
+			if code != exitFailed || out != c.printed || !strings.Contains(said, c.said) || strings.Contains(said, "not done") != strings.Contains(c.said, "not done") {
+				t.Errorf("%s: %d, %q, %q; want %q, %q", c.line, code, out, said, c.printed, c.said)
+			}
+		}
+		if said, err := s.answer(full{}, "stat a b"); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(said, "; not done: /ls/local/b\n") {
+			t.Errorf("on a full disk: %v; it says %q", err, said)
+		}
+		if out := s.run("cat a b"); !strings.Contains(out, "12") {
+			t.Errorf("there is %q", out)
 		}
 	})
 }

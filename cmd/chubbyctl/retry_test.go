@@ -184,11 +184,7 @@ func TestSignalsAndRetry(t *testing.T) {
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cell := celltest.Start(t, 1)
-		c, err := client.New(t.Context(), client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close(context.Background()) }()
+		c := cell.Client("web1")
 		all, err := recipe.AcquireAll(t.Context(), c, []string{"/ls/local/b", "/ls/local/a"}, recipe.AllOptions{LockDelay: api.DefaultLockDelay})
 		if err != nil {
 			t.Fatal(err)

@@ -11,39 +11,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-func TestRevocationFaults(t *testing.T) {
-	long := strings.Repeat("x", api.MaxReason+1)
-	for _, c := range []struct {
-		args string
-		code int
-		text string
-	}{
-		{"lock", 2, "needs one of the commands"},
-		{"lock brake", 2, "did you mean break?"},
-		{"lock break", 2, "an argument is missing"},
-		{"lock break ./deploy --reason x --yes", 2, "relative"},
-		{"lock break /ls/local/a --yes", 2, "--reason"},
-		{"lock break /ls/local/a --yes --reason=", 2, "--reason"},
-		{"lock break /ls/local/a --yes --reason " + long, 2, "at most 256"},
-		{"lock break /ls/local/a --reason x", 2, "nothing was done without --yes"},
-		{"lock break /ls/local/a --reason x --yes", 69, ""},
-		{"session show", 2, "an argument is missing"},
-		{"session show x", 2, "s42 or 42"},
-		{"session show s0", 2, "s42 or 42"},
-		{"session show 42 a/b", 2, "not a cell's name"},
-		{"session show 42", 69, ""},
-		{"session end s42 --yes", 2, "--reason"},
-		{"session end s42 --reason x", 2, "nothing was done without --yes"},
-		{"session end ss42 --reason x --yes", 2, "s42 or 42"},
-		{"session end 42 --reason x --yes", 69, ""},
-	} {
-		_, err := execute(t, nil, strings.Fields(c.args)...)
-		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%.60s: %v (exit code %d), want %d with %q", c.args, err, exitCode(err), c.code, c.text)
-		}
-	}
-}
-
 func deployLock() client.LockInfo {
 	return client.LockInfo{
 		Path: "/ls/foo/deploy", Mode: api.Exclusive, Generation: 9,

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,7 +37,7 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []byte
-			synctest.Test(t, func(t *testing.T) { got = replay(t, string(want)) })
+			onStageOfAnybody(t, func(t *testing.T, s *stage) { got = replay(t, s, string(want)) })
 			if *update {
 				if err := os.WriteFile(file, got, 0o644); err != nil {
 					t.Fatal(err)
@@ -61,17 +63,72 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("line %d\nwas: %s\nnow: (the end)", len(now), strings.Join(old[len(now):], "\n"))
 }
 
-// stage is the cell of one transcript, and the commands in the background.
+// stage is a cell of one replica, and what runs commands on it.
 type stage struct {
 	t      *testing.T
 	cell   *celltest.Cell
 	ctx    context.Context
+	dial   func(context.Context, string) (net.Conn, error) // in place of the cell's; may be nil
 	beside sync.WaitGroup
 }
 
+// onStage runs a test in virtual time.
+func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
+	t.Helper()
+	celltest.Run(t, 1, func(t *testing.T, c *celltest.Cell) { f(t, &stage{t: t, cell: c, ctx: t.Context()}) })
+}
+
+// onStageOfAnybody is onStage in a cell that believes callers who they are.
+func onStageOfAnybody(t *testing.T, f func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1, func(c *cell.Config) { c.InsecurePrincipals = true })
+		f(t, &stage{t: t, cell: c, ctx: t.Context()})
+	})
+}
+
+// launch runs one command line as a process of its own would, and returns what prints its error, and how it ends.
+func (s *stage) launch(in string, out, remarks io.Writer, line string) (*globals, error) {
+	root, g := newRootCommand()
+	g.adapt = func(cfg *client.Config) {
+		cfg.Dialer, cfg.Clock = s.dial, celltest.Clock
+		if s.dial == nil {
+			cfg.Dialer = s.cell.Dial
+		}
+	}
+	root.SetArgs(append([]string{"--servers", strings.Join(s.cell.Servers(), ",")}, split(s.t, line)...))
+	root.SetIn(strings.NewReader(in))
+	root.SetOut(out)
+	root.SetErr(remarks)
+	return g, root.ExecuteContext(s.ctx)
+}
+
+// tell runs a command line, prints its error behind what it says, and returns its exit code.
+func (s *stage) tell(in string, out, remarks io.Writer, line string) int {
+	g, err := s.launch(in, out, remarks, line)
+	if err = interruptOr(s.ctx, err); err != nil {
+		g.printError(remarks, err)
+	}
+	return exitCode(err)
+}
+
+// try runs a command line, and returns what it prints and says, and its exit code.
+func (s *stage) try(in, line string) (out, said string, code int) {
+	var printed, remarks buffer
+	code = s.tell(in, &printed, &remarks, line)
+	return printed.String(), remarks.String(), code
+}
+
+// runOver runs one command line over a network, and returns what it prints and says, and its exit code.
+func runOver(t *testing.T, c *celltest.Cell, dial func(context.Context, string) (net.Conn, error), line, stdin string) (printed string, code int) {
+	t.Helper()
+	var out buffer
+	code = (&stage{t: t, cell: c, ctx: t.Context(), dial: dial}).tell(stdin, &out, &out, line)
+	return out.String(), code
+}
+
 // replay runs the commands of a transcript, and returns it with what they print.
-func replay(t *testing.T, script string) []byte {
-	s := &stage{t: t, cell: celltest.Start(t, 1, func(c *cell.Config) { c.InsecurePrincipals = true })}
+func replay(t *testing.T, s *stage, script string) []byte {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s.ctx = ctx
 	var out bytes.Buffer
@@ -108,21 +165,12 @@ func replay(t *testing.T, script string) []byte {
 // prints and how it ends.
 func (s *stage) run(line string) string {
 	var printed buffer
-	root, g := newRootCommand()
-	g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = s.cell.Dial, celltest.Clock }
-	root.SetArgs(append([]string{"--servers", strings.Join(s.cell.Servers(), ",")}, split(s.t, line)...))
-	root.SetIn(strings.NewReader(""))
-	root.SetOut(&printed)
-	root.SetErr(&printed)
-	err := interruptOr(s.ctx, root.ExecuteContext(s.ctx))
-	if err != nil {
-		g.printError(&printed, err)
-	}
+	code := s.tell("", &printed, &printed, line)
 	text := printed.String()
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	if code := exitCode(err); code != 0 {
+	if code != 0 {
 		text += fmt.Sprintf("[exit %d]\n", code)
 	}
 	return indented(settled(text))

@@ -8,11 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell"
-	"github.com/chubbylock/chubby/cell/celltest"
 )
 
 // What no cell would take is refused before the cell is asked, by the name of its flag, and says what to write.
@@ -97,8 +94,7 @@ func TestTxnValues(t *testing.T) {
 	if err := os.WriteFile(file, []byte("file "+bytes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
 		_, said, code := s.try(bytes, "txn --put in=- --put-file file="+file+" --create at=@"+file+" --put dash=-- --put equal== --create 'spaces=a  b '")
 		if code != 0 {
 			t.Fatal(said)
@@ -113,8 +109,7 @@ func TestTxnValues(t *testing.T) {
 
 // If a caller has no right to one of the changes, or to see one of the conditions, nothing is changed, and the error names that step.
 func TestTxnWithoutRights(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, cell: celltest.Start(t, 1, func(c *cell.Config) { c.InsecurePrincipals = true }), ctx: t.Context()}
+	onStageOfAnybody(t, func(t *testing.T, s *stage) {
 		s.run("acl file put ops ann")
 		s.run("put mine first")
 		s.run("put other first")

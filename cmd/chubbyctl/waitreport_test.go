@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,9 +14,8 @@ import (
 
 // A write that waits for a client's cache says for which client, and how long at most.
 func TestWaitingForACache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 1)
-		s := &stage{t: t, cell: c, ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
+		c := s.cell
 		s.run("put /ls/local/config old")
 		leaveWithCopy(t, c, "web8")
 		short := s.run("put /ls/local/config new --timeout 2300ms")
@@ -47,15 +45,7 @@ func TestWaitingForACache(t *testing.T) {
 // leaveWithCopy has a client of that host use its cached copy of the file, and cuts it off.
 func leaveWithCopy(t *testing.T, c *celltest.Cell, host string) {
 	t.Helper()
-	reader, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.DialFrom(host), Clock: c.ClockOf(host)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = reader.Close(ctx) // its session is gone
-	})
+	reader := c.Client(host)
 	h, err := reader.Open(t.Context(), "/ls/local/config", client.OpenOptions{Read: true})
 	if err != nil {
 		t.Fatal(err)
@@ -95,9 +85,8 @@ func TestWaitingForAMaster(t *testing.T) {
 
 // The report says what gives up first.
 func TestReportSaysWhatGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 1)
-		s := &stage{t: t, cell: c, ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
+		c := s.cell
 		c.Cut("client")
 		for line, want := range map[string]string{
 			"acquire /ls/local/a --wait 8s":              "; --wait gives up in ",

@@ -7,7 +7,37 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// One signal ends a chubbyctl that writes to a reader that does not read.
+func TestSignalWhileNobodyReadsOutput(t *testing.T) {
+	unread, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	if _, err := unix.FcntlInt(out.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil { // less than is written
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "completion", "bash")
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if _, err := unread.Read(make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	endsInTime(t, cmd)
+	if got := cmd.ProcessState.ExitCode(); got != exitBySignal+int(syscall.SIGINT) {
+		t.Errorf("it ended with %d, want 130", got)
+	}
+}
 
 // What cannot be written is a failure, with a message, also of help, which cobra writes without an error.
 func TestAnswerOnAFullDisk(t *testing.T) {
