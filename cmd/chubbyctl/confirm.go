@@ -12,7 +12,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
-	"github.com/chubbylock/chubby/sequencer"
 )
 
 // consent is the flag --yes, for changes that the user could not undo.
@@ -130,41 +129,38 @@ func (o *consent) confirmListChanges(ctx context.Context, c *client.Client, list
 		l.changed[p.Base()] = after
 	}
 	for _, p := range paths {
-		if err := o.confirmListChange(ctx, l, p); err != nil {
-			return err
+		for _, one := range []api.Path{p, p.Parent()} {
+			if err := o.confirmListChange(ctx, l, p, one); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// confirmListChange is confirmListChanges for one of the lists in l.
-func (o *consent) confirmListChange(ctx context.Context, l *accessLists, p api.Path) error {
-	for _, one := range []api.Path{p, p.Parent()} {
-		// The cell decides about the user's present right: it also reads lists that the user may not read.
-		h, err := l.client.Open(ctx, one.String(), client.OpenOptions{Write: true})
-		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
-			continue // the list is new, or the user has no right to lose
-		}
-		if err != nil {
-			return err
-		}
-		stat, err := h.Stat(ctx)
-		if err != nil {
-			return err
-		}
-		list := stat.ACL.Write
-		if p.Base() == operatorsList && list == "everyone" { // this change closes it: see docs/operations.md, "Operators"
-			list = operatorsList
-		}
-		lost, err := l.excludesCaller(ctx, list)
-		if err != nil {
-			return err
-		}
-		if lost {
-			return o.refuse(fmt.Sprintf("after this change of the list %s you may not write %v any more, and so not undo it", p.Base(), one))
-		}
+// confirmListChange is confirmListChanges for one of the lists in l, and one node: the list, or the directory of lists.
+func (o *consent) confirmListChange(ctx context.Context, l *accessLists, p, at api.Path) error {
+	// The cell decides about the user's present right: it also reads lists that the user may not read.
+	h, err := l.client.Open(ctx, at.String(), client.OpenOptions{Write: true})
+	if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
+		return nil // the list is new, or the user has no right to lose
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	stat, err := h.Stat(ctx)
+	if err != nil {
+		return err
+	}
+	list := stat.ACL.Write
+	if p.Base() == operatorsList && list == "everyone" { // this change closes it: see docs/operations.md, "Operators"
+		list = operatorsList
+	}
+	lost, err := l.excludesCaller(ctx, list)
+	if err != nil || !lost {
+		return err
+	}
+	return o.refuse(fmt.Sprintf("after this change of the list %s you may not write %v any more, and so not undo it", p.Base(), at))
 }
 
 // confirmNames refuses new ACL names of a node without --yes, if the user loses the right to change them again.
@@ -200,44 +196,4 @@ func (o *consent) confirmSessions(ctx context.Context, c *client.Client, princip
 		}
 	}
 	return nil
-}
-
-// sequencerCondition is the flag --if-sequencer: it requires that the sequencer's lock is still held in its
-// generation.
-type sequencerCondition struct {
-	text  string
-	given bool // also with an empty text, as from an unset variable
-}
-
-func (s *sequencerCondition) flag(cmd *cobra.Command, does string) {
-	cmd.Flags().StringVar(&s.text, "if-sequencer", "", does+" only if the sequencer `SEQ` is valid: its lock is still held")
-}
-
-// parse returns the sequencer, or nil without the flag. It rejects text that is no sequencer like an invalid
-// one, before anything is sent.
-func (s *sequencerCondition) parse(cmd *cobra.Command) (*sequencer.Sequencer, error) {
-	if s.given = cmd.Flags().Changed("if-sequencer"); !s.given {
-		return nil, nil
-	}
-	seq, err := sequencer.Parse(s.text)
-	if err != nil {
-		return nil, s.exitCodeOf(fmt.Errorf("--if-sequencer: %w", err))
-	}
-	return &seq, nil
-}
-
-// options returns the options that make a change depend on the sequencer.
-func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, error) {
-	seq, err := s.parse(cmd)
-	if seq == nil {
-		return nil, err
-	}
-	return []client.WriteOption{client.IfSequencer(*seq)}, nil
-}
-
-func (s *sequencerCondition) exitCodeOf(err error) error {
-	if s.given && api.CodeOf(err) == api.BadSequencer {
-		return &exitError{exitMismatch, err}
-	}
-	return err
 }

@@ -65,22 +65,11 @@ func (g *globals) checkSequencer(ctx context.Context, text string, out io.Writer
 		verdict.Explanation = explanation(err)
 		err = &exitError{code: exitMismatch}
 	}
-	return errors.Join(g.printVerdict(out, verdict), err)
-}
-
-func (g *globals) printVerdict(out io.Writer, v verdictFields) error {
-	text := "valid"
-	if !v.Valid {
-		text = "not valid: " + v.Explanation
+	line := "valid"
+	if !verdict.Valid {
+		line = "not valid: " + verdict.Explanation
 	}
-	return g.output.Say(out, v, "%s", text)
-}
-
-type sequencerFields struct {
-	Path   string     `json:"path"`
-	Mode   string     `json:"mode"`
-	Token  uint64     `json:"token"`
-	CellID api.CellID `json:"cell_id"`
+	return errors.Join(g.output.Say(out, verdict, "%s", line), err)
 }
 
 func (g *globals) showSequencer(text string, out io.Writer) error {
@@ -88,8 +77,53 @@ func (g *globals) showSequencer(text string, out io.Writer) error {
 	if err != nil {
 		return &exitError{exitMismatch, err}
 	}
-	f := sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell}
+	f := struct {
+		Path   string     `json:"path"`
+		Mode   string     `json:"mode"`
+		Token  uint64     `json:"token"`
+		CellID api.CellID `json:"cell_id"`
+	}{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell}
 	return g.output.Show(out, f, func(p *term.Page) {
 		p.Fields("path", seq.Path, "mode", seq.Mode, "token", seq.Token(), "cell id", seq.Cell)
 	})
+}
+
+// sequencerCondition is the flag --if-sequencer: it requires that the sequencer's lock is still held in its
+// generation.
+type sequencerCondition struct {
+	text  string
+	given bool // also with an empty text, as from an unset variable
+}
+
+func (s *sequencerCondition) flag(cmd *cobra.Command, does string) {
+	cmd.Flags().StringVar(&s.text, "if-sequencer", "", does+" only if the sequencer `SEQ` is valid: its lock is still held")
+}
+
+// parse returns the sequencer, or nil without the flag. It rejects text that is no sequencer like an invalid
+// one, before anything is sent.
+func (s *sequencerCondition) parse(cmd *cobra.Command) (*sequencer.Sequencer, error) {
+	if s.given = cmd.Flags().Changed("if-sequencer"); !s.given {
+		return nil, nil
+	}
+	seq, err := sequencer.Parse(s.text)
+	if err != nil {
+		return nil, s.exitCodeOf(fmt.Errorf("--if-sequencer: %w", err))
+	}
+	return &seq, nil
+}
+
+// options returns the options that make a change depend on the sequencer.
+func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, error) {
+	seq, err := s.parse(cmd)
+	if seq == nil {
+		return nil, err
+	}
+	return []client.WriteOption{client.IfSequencer(*seq)}, nil
+}
+
+func (s *sequencerCondition) exitCodeOf(err error) error {
+	if s.given && api.CodeOf(err) == api.BadSequencer {
+		return &exitError{exitMismatch, err}
+	}
+	return err
 }
