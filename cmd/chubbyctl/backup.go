@@ -168,7 +168,7 @@ func (g *globals) readBackup(cmd *cobra.Command, name string) (*backup.Backup, e
 		if term.IsTerminal(in) {
 			return nil, usagef("- is a backup from standard input, as in 'gunzip <FILE | %s -'", cmd.CommandPath())
 		}
-		b, err := withDefaultInterrupts(g, cmd, func() (*backup.Backup, error) { return backup.Read(in) })
+		b, err := untilInterrupt(cmd.Context(), func() (*backup.Backup, error) { return backup.Read(in) })
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}

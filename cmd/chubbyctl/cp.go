@@ -120,12 +120,9 @@ func mayBeInside(a, b api.Path) bool {
 
 func (o *copyOptions) copyTree(cmd *cobra.Command, from, to api.Path) error {
 	g := o.put.globals
-	return g.withTree(cmd, from, "copied", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.statOf(ctx, from)
+	return g.overTree(cmd, from, "copied", func(ctx context.Context, w *treeWalk, root api.Stat) error {
+		to, err := o.targetOf(ctx, from, to)
 		if err != nil {
-			return err
-		}
-		if to, err = o.targetOf(ctx, from, to); err != nil {
 			return err
 		}
 		switch {

@@ -61,18 +61,14 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	return g.withTree(cmd, p, "exported", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.statOf(ctx, p)
-		if err != nil {
-			return err
-		}
+	return g.overTree(cmd, p, "exported", func(ctx context.Context, w *treeWalk, root api.Stat) error {
 		if root.Ephemeral {
 			return usagef("export: %v is ephemeral: it belongs to a session, and goes with it", p)
 		}
 		if err := lines.Encode(exportLine{Format: exportFormat, Path: p.String()}); err != nil {
 			return err
 		}
-		err = w.visit(ctx, root, treeVisitor{lasting: true, enter: func(s api.Stat) error {
+		err := w.visit(ctx, root, treeVisitor{lasting: true, enter: func(s api.Stat) error {
 			contents, err := w.contentsOf(ctx, s)
 			if err != nil {
 				return err
@@ -225,19 +221,12 @@ func (o *importOptions) importTree(cmd *cobra.Command, root api.Path) error {
 		return usagef("import: it reads an export from standard input, as in 'chubbyctl import PATH <FILE'")
 	}
 	lines := newExportReader(in)
-	if err := o.awaitFirst(cmd, lines); err != nil {
+	if _, err := untilInterrupt(cmd.Context(), lines.next); err != nil { // before anything is sent
 		return err
 	}
 	return o.withTree(cmd, root, "imported", func(ctx context.Context, w *treeWalk) error {
 		return (&importing{importOptions: o, treeWalk: w, root: root}).run(ctx, lines)
 	})
-}
-
-// awaitFirst reads the first line. Meanwhile one interrupt ends the process: nothing was sent yet, and the
-// writing program may never end.
-func (o *importOptions) awaitFirst(cmd *cobra.Command, lines *exportReader) error {
-	_, err := withDefaultInterrupts(o.globals, cmd, lines.next)
-	return err
 }
 
 func (i *importing) run(ctx context.Context, lines *exportReader) error {

@@ -58,11 +58,7 @@ func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 	style := term.StyleOf(out)
 	whole := func(s api.Stat) string { return strings.TrimSuffix(s.Path.String(), s.Path.Base()) + label(s) }
 	t := g.output.NewTable(out, longColumns()...)
-	err := g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.statOf(ctx, p)
-		if err != nil {
-			return err
-		}
+	err := g.overTree(cmd, p, "", func(ctx context.Context, w *treeWalk, root api.Stat) error {
 		return w.visit(ctx, root, treeVisitor{enter: func(s api.Stat) error {
 			switch {
 			case s.Path == p && s.Kind == api.Directory:
@@ -150,11 +146,7 @@ func (g *globals) drawTree(cmd *cobra.Command, p api.Path, depth int) error {
 	style := term.StyleOf(out)
 	levels := func(p api.Path) int { return strings.Count(string(p.Name()), "/") }
 	var below []string // the prefix of a node's branch, for each level above
-	return g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.statOf(ctx, p)
-		if err != nil {
-			return err
-		}
+	return g.overTree(cmd, p, "", func(ctx context.Context, w *treeWalk, root api.Stat) error {
 		return w.visit(ctx, root, treeVisitor{enter: func(s api.Stat) error {
 			text, level := p.String(), levels(s.Path)-levels(p)
 			if level > 0 {

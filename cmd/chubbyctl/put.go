@@ -1,11 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
-	"github.com/chubbylock/chubby/internal/supervise"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -112,57 +110,54 @@ func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path
 	if err != nil {
 		return nil, err
 	}
-	if err := context.Cause(cmd.Context()); err != nil {
-		return nil, err // the value is incomplete
-	}
 	if len(given) == 0 && len(value) == 0 {
 		return nil, usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
 	}
 	return value, nil
 }
 
-// readInput is readValue with one interrupt that ends the process while it waits for standard input: nothing
-// was sent yet, and the writing program may never end. On a terminal it asks for the input.
-func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
+// readInput takes the value from the command line, or for "-" from standard input, and rejects one that no cell
+// accepts. On a terminal it asks for it.
+func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, what string) (value []byte, err error) {
 	in := cmd.InOrStdin()
-	if _, waits := in.(*os.File); !waits || argument != "-" {
-		return readValue(argument, in, p)
+	switch {
+	case argument != "-":
+		value = []byte(argument)
+	case term.IsTerminal(in):
+		g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
+		fallthrough
+	default:
+		value, err = untilInterrupt(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, api.MaxContents+1)) })
 	}
-	return withDefaultInterrupts(g, cmd, func() ([]byte, error) {
-		if g.stop != nil && term.IsTerminal(in) {
-			g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
-		}
-		return readValue(argument, in, p)
-	})
-}
-
-// withDefaultInterrupts runs a local read before anything is sent; meanwhile one interrupt ends the process.
-func withDefaultInterrupts[T any](g *globals, cmd *cobra.Command, read func() (T, error)) (value T, err error) {
-	if g.stop == nil {
-		return read()
-	}
-	signal.Reset(supervise.Interrupts()...)
-	defer g.catchInterrupts(cmd)
-	if err := context.Cause(cmd.Context()); err != nil {
-		return value, err // an interrupt came before
-	}
-	return read()
-}
-
-// readValue takes the value from the command line or from in, and rejects one that no cell accepts.
-func readValue(argument string, in io.Reader, p api.Path) ([]byte, error) {
-	value := []byte(argument)
-	if argument == "-" {
-		var err error
-		if value, err = io.ReadAll(io.LimitReader(in, api.MaxContents+1)); err != nil {
-			return nil, fmt.Errorf("read the value from standard input: %w", err)
-		}
-	}
-	if len(value) > api.MaxContents {
+	switch {
+	case hasEnded(cmd.Context()):
+		return nil, context.Cause(cmd.Context()) // the value may be incomplete
+	case err != nil:
+		return nil, fmt.Errorf("read the value from standard input: %w", err)
+	case len(value) > api.MaxContents:
 		return nil, &api.Error{Code: api.TooLarge, Op: "put", Path: p.String(), Message: fmt.Sprintf(
 			"the value has more than %d bytes (256 KiB), the most a file may have; keep large data elsewhere and its location here. Nothing was sent", api.MaxContents)}
 	}
 	return value, nil
+}
+
+// untilInterrupt runs a local read, before anything is sent. It may never end: an interrupt gives it up.
+func untilInterrupt[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the process, at the latest
+		value, err := read()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
 }
 
 func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) error {
@@ -241,28 +236,24 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte,
 		stat, _ = h.CreatedStat()
 		return nil
 	}
-	return o.withLastingSession(cmd.Context(), p, create, func(ctx context.Context, _ *client.Client) error {
+	stay := func(ctx context.Context, c *client.Client, _ error) error {
 		if err := o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
-			return &exitError{exitFailed, fmt.Errorf("%v goes with this session: that it was created could not be written: %w", p, err)}
+			return final{&exitError{exitFailed, fmt.Errorf("%v goes with this session: that it was created could not be written: %w", p, err)}}
 		}
 		if !o.json() {
 			term.Remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
 		}
-		return awaitEnd(ctx, h)
-	})
-}
-
-// awaitEnd waits for an interrupt, or the end of a node of this session.
-func awaitEnd(ctx context.Context, h *client.Handle) error {
-	for {
-		_, err := h.Next(ctx)
-		switch {
-		case hasEnded(ctx):
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s is gone: %w", h.Path(), err)
+		for {
+			_, err := h.Next(ctx)
+			switch {
+			case hasEnded(cmd.Context()):
+				return final{}
+			case err != nil:
+				return final{fmt.Errorf("%s is gone: %w", h.Path(), cmp.Or(c.Err(), err))}
+			}
 		}
 	}
+	return o.withFollowing(cmd.Context(), p, &follower{begin: create, follow: stay})
 }
 
 func newCatCommand(g *globals) *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -86,11 +87,7 @@ func (g *globals) removeTree(cmd *cobra.Command, p api.Path, yes bool, condition
 	case p.Name() == api.ACLDir, isList(p):
 		return usagef("rm -r: %v holds access control lists, which are deleted one by one: 'chubbyctl acl file rm NAME'", p)
 	}
-	return g.withTree(cmd, p, "deleted", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.statOf(ctx, p)
-		if err != nil {
-			return err
-		}
+	return g.overTree(cmd, p, "deleted", func(ctx context.Context, w *treeWalk, root api.Stat) error {
 		if !yes {
 			return w.refuseRemoval(ctx, root)
 		}
@@ -118,22 +115,15 @@ func (w *treeWalk) refuseRemoval(ctx context.Context, root api.Stat) error {
 	if err != nil {
 		return err
 	}
-	locks := 0
-	err = w.call(ctx, root.Path, func(ctx context.Context) error {
-		locks = 0
-		for l, err := range w.client.Cell().EachLock(ctx, root.Path.String()) {
-			if err != nil {
-				return err
-			}
-			if len(l.Holders) > 0 {
-				locks++
-			}
-		}
-		return nil
+	var all []client.LockInfo
+	err = w.call(ctx, root.Path, func(ctx context.Context) (err error) {
+		all, err = w.client.Cell().Locks(ctx, root.Path.String())
+		return err
 	})
 	if err != nil {
 		return err
 	}
+	locks := len(slices.DeleteFunc(all, func(l client.LockInfo) bool { return len(l.Holders) == 0 }))
 	text := fmt.Sprintf("rm -r: at and below %v there are %s and %s", root.Path, term.Counted(files, "file"), term.Counted(directories, "directory"))
 	if ephemeral > 0 {
 		text += fmt.Sprintf(", and %s, which are left", term.Counted(ephemeral, "ephemeral node"))

@@ -55,6 +55,21 @@ func (g *globals) withTree(cmd *cobra.Command, p api.Path, did string, f func(co
 	return w.finish(w.inCell(cmd.Context(), p, f))
 }
 
+// overTree is withTree for a tree that is there.
+func (g *globals) overTree(cmd *cobra.Command, p api.Path, did string, f func(context.Context, *treeWalk, api.Stat) error) error {
+	return g.withTree(cmd, p, did, func(ctx context.Context, w *treeWalk) error {
+		var root api.Stat
+		err := w.call(ctx, p, func(ctx context.Context) (err error) {
+			root, err = w.client.Stat(ctx, p.String())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return f(ctx, w, root)
+	})
+}
+
 func (w *treeWalk) inCell(ctx context.Context, p api.Path, f func(context.Context, *treeWalk) error) error {
 	err := w.call(ctx, p, func(ctx context.Context) (err error) {
 		w.client, err = client.New(ctx, w.g.config(p.Cell()))
@@ -70,14 +85,6 @@ func (w *treeWalk) inCell(ctx context.Context, p api.Path, f func(context.Contex
 // call makes one or a few calls about a node, within --timeout.
 func (w *treeWalk) call(ctx context.Context, p api.Path, f func(context.Context) error) error {
 	return w.g.withReport(ctx, p.Cell(), p, f)
-}
-
-func (w *treeWalk) statOf(ctx context.Context, p api.Path) (stat api.Stat, err error) {
-	err = w.call(ctx, p, func(ctx context.Context) (err error) {
-		stat, err = w.client.Stat(ctx, p.String())
-		return err
-	})
-	return stat, err
 }
 
 // contentsOf returns a node's contents; nil for a directory. errSkip says that it was deleted or replaced
@@ -266,19 +273,14 @@ func (w *treeWalk) finish(err error) error {
 		return afterSteps(true, err)
 	case err != nil:
 		return err
-	case w.left > 0 && w.did == "":
-		return &exitError{exitFailed, fmt.Errorf("%s left out, for the reasons above", counted(w.left))}
 	case w.left > 0:
-		return &exitError{exitFailed, fmt.Errorf("%s; %s left out, for the reasons above", what, counted(w.left))}
+		left := fmt.Errorf("%s left out, for the reasons above", map[bool]string{true: "1 was", false: fmt.Sprint(w.left, " were")}[w.left == 1])
+		if w.did != "" {
+			left = fmt.Errorf("%s; %w", what, left)
+		}
+		return &exitError{exitFailed, left}
 	case w.g.verbose && w.did != "":
 		w.g.notice(w.err, what)
 	}
 	return nil
-}
-
-func counted(n int) string {
-	if n == 1 {
-		return "1 was"
-	}
-	return fmt.Sprintf("%d were", n)
 }

@@ -239,7 +239,7 @@ func (o *txnOptions) readSource(cmd *cobra.Command, s *txnStep) (err error) {
 	if s.source == "-" {
 		s.value, err = o.readInput(cmd, s.source, s.path, fmt.Sprintf("value of %v", s.path))
 	} else {
-		s.value, err = withDefaultInterrupts(o.globals, cmd, func() ([]byte, error) {
+		s.value, err = untilInterrupt(cmd.Context(), func() ([]byte, error) {
 			f, err := os.Open(s.source)
 			if err != nil {
 				return nil, err
@@ -248,11 +248,11 @@ func (o *txnOptions) readSource(cmd *cobra.Command, s *txnStep) (err error) {
 			return value, cmp.Or(err, f.Close())
 		})
 	}
-	switch interrupt := context.Cause(cmd.Context()); {
+	switch {
+	case hasEnded(cmd.Context()):
+		return context.Cause(cmd.Context()) // the value may be incomplete
 	case err != nil:
 		return fmt.Errorf("--%s: %w", s.flag, err)
-	case interrupt != nil:
-		return interrupt // the value is incomplete
 	case s.source == "-" && len(s.value) == 0: // mostly the program before the pipe has failed
 		return usagef("txn: --%s of %v: nothing came from standard input; '--%s %s=' writes an empty file. Nothing was sent",
 			s.flag, s.path, strings.TrimSuffix(s.flag, "-file"), s.path)
