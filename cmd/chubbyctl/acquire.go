@@ -104,10 +104,10 @@ within --timeout; %d if permission was denied.`, describeStart(), describeSignal
 			if err := o.validate(); err != nil {
 				return err
 			}
-			if err := o.validateGiveWay(); err != nil {
-				return err
-			}
-			if len(o.paths) > 1 {
+			switch several := len(o.paths) > 1; {
+			case several && o.giveWay:
+				return usagef("--give-way is for one lock, and %d are named", len(o.paths))
+			case several:
 				return o.runWork(cmd.Context(), o.acquireAll)
 			}
 			return o.runWork(cmd.Context(), o.acquire)
@@ -122,14 +122,6 @@ within --timeout; %d if permission was denied.`, describeStart(), describeSignal
 	o.addTry(flags, "do not wait if the lock is held or delayed")
 	chooseOne(flags, "the one lets the lock go when another asks for it, and the other keeps it", "give-way", "at-least")
 	return cmd
-}
-
-// validateGiveWay rejects uses of --give-way that cannot work.
-func (o *acquireOptions) validateGiveWay() error {
-	if o.giveWay && len(o.paths) > 1 {
-		return usagef("--give-way is for one lock, and %d are named", len(o.paths))
-	}
-	return nil
 }
 
 // isQuiet reports whether no holder is asked to release.
@@ -195,18 +187,20 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 		if w != nil {
 			acquire, options = h.Acquire, append(options, client.OnQueued(w.queued))
 		}
-		lock, err := acquire(ctx, o.mode(), options...)
-		return o.holdThrough(h, lock), err
+		mode := api.Exclusive
+		if o.shared {
+			mode = api.Shared
+		}
+		lock, err := acquire(ctx, mode, options...)
+		if err != nil {
+			return nil, err
+		}
+		held := holding(lock, lock.Release)
+		if o.giveWay {
+			held.request = listenForConflicts(h, lock)
+		}
+		return held, nil
 	})
-}
-
-// holdThrough returns a lock acquired through a handle, which Release gives up; nil for nil.
-func (o *acquireOptions) holdThrough(h *client.Handle, lock *client.Lock) *heldLock {
-	t := releasable(lock)
-	if t != nil && o.giveWay {
-		t.request = listenForConflicts(h, lock).request(lock.Path())
-	}
-	return t
 }
 
 // acquireAll takes all locks, or none. If it has to wait, it says what for.
@@ -249,13 +243,6 @@ func (o *workOptions) pathOf(err error) api.Path {
 	return o.path
 }
 
-func (o *acquireOptions) mode() api.LockMode {
-	if o.shared {
-		return api.Shared
-	}
-	return api.Exclusive
-}
-
 // isOneTry reports whether there is no wait for the lock.
 func (o *workOptions) isOneTry() bool { return o.try || o.waits && o.wait <= o.begun() }
 
@@ -276,12 +263,19 @@ func (o *workOptions) tryOrWait(ctx context.Context, minimum time.Duration, earl
 
 // waitFor is tryOrWait that always waits.
 func (o *workOptions) waitFor(ctx context.Context, minimum time.Duration, early string, take taking) (*heldLock, error) {
-	waiting, cancel, explain := o.withWait(ctx, minimum)
-	defer cancel()
+	ranOut := api.Errorf(api.DeadlineExceeded, "--wait %v ran out", o.wait)
+	if o.waits {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, max(o.wait-o.begun(), minimum), ranOut)
+		defer cancel()
+	}
 	w := o.showWait(early)
 	defer w.stop()
-	t, err := take(waiting, w)
-	return t, explain(err, w.last())
+	t, err := take(ctx, w)
+	if err != nil && o.waits && errors.Is(context.Cause(ctx), ranOut) {
+		err = &exitError{exitWaited, o.waitRanOut(o.pathOf(err), w.last())}
+	}
+	return t, err
 }
 
 // explainRefusal gives the refusal of a lock without a wait its text and exit code.

@@ -66,7 +66,7 @@ func TestSlowHookHasTheLastContentsOnce(t *testing.T) {
 			}
 			hookTime := rand.New(rand.NewPCG(seed, 2))
 			longest := 1 + r.Int64N(int64(2*time.Second))
-			o.run = func(_ context.Context, due []toldEvent) error {
+			o.run = func(_ context.Context, due []happening) error {
 				w.ran(due)
 				time.Sleep(time.Duration(hookTime.Int64N(longest)))
 				return nil
@@ -109,7 +109,7 @@ func (w *twin) history(ctx context.Context, r *rand.Rand) {
 }
 
 // ran takes note of a run of CMD.
-func (w *twin) ran(due []toldEvent) {
+func (w *twin) ran(due []happening) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s := w.o.settle; s.quiet > 0 {
@@ -156,7 +156,7 @@ func TestBurstIsOneRun(t *testing.T) {
 		o := watching(io.Discard)
 		o.exec = "a test"
 		var had []api.Generation
-		o.run = func(_ context.Context, due []toldEvent) error {
+		o.run = func(_ context.Context, due []happening) error {
 			for _, one := range due {
 				had = append(had, one.Generation)
 			}

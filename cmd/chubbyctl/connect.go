@@ -76,27 +76,6 @@ func (g *globals) withSessionAt(ctx context.Context, cell string, path api.Path,
 	})
 }
 
-// withLastingSession runs f with a session until f returns or an interrupt. --timeout limits only the opening
-// and prepare, which may be nil.
-func (g *globals) withLastingSession(ctx context.Context, path api.Path, prepare, f func(context.Context, *client.Client) error) error {
-	bound, cancel := g.withTimeout(ctx)
-	defer cancel()
-	report := g.reportWait(bound, path.Cell(), path)
-	defer report.stop()
-	c, err := client.New(bound, g.config(path.Cell()))
-	if err != nil {
-		return report.explain(err)
-	}
-	defer g.closeSession(ctx, c)
-	if prepare != nil {
-		if err := prepare(bound, c); err != nil {
-			return report.explain(err)
-		}
-	}
-	report.stop()
-	return f(ctx, c)
-}
-
 // withTimeout limits an operation on the cell by --timeout.
 func (g *globals) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
@@ -111,17 +90,12 @@ func (g *globals) withSteps(ctx context.Context) (bound context.Context, step fu
 
 // closeSession ends a session. If that fails, the session ends with its lease; its changes remain.
 func (g *globals) closeSession(ctx context.Context, c *client.Client) {
-	g.closeSessionWithin(ctx, c, closeBound)
+	g.sayFarewell(ctx, c, closeBound, c.Close)
 }
 
-// closeSessionWithin is closeSession with another limit.
-func (g *globals) closeSessionWithin(ctx context.Context, c *client.Client, bound time.Duration) {
-	g.sayFarewell(ctx, c.Left(), bound, c.Close)
-}
-
-// sayFarewell ends a session within a limit, if some of its lease is left.
-func (g *globals) sayFarewell(ctx context.Context, left, bound time.Duration, end func(context.Context) error) {
-	if left <= 0 {
+// sayFarewell ends a session within a limit, which is short if none of its lease is left. c may be nil.
+func (g *globals) sayFarewell(ctx context.Context, c *client.Client, bound time.Duration, end func(context.Context) error) {
+	if c == nil || c.Left() <= 0 {
 		bound = farewellBound
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(bound, g.timeout))

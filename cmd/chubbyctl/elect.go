@@ -249,17 +249,14 @@ func (o *electOptions) followElection(ctx context.Context) error {
 	var last *recipe.Reign
 	return followEach(ctx, o.globals, o.path, recipe.Observe, func(reign recipe.Reign) error {
 		surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not show it
-		if last != nil && isSameReign(*last, reign) && !surer {      // as in the session before
+		same := last != nil && last.Vacant == reign.Vacant && last.Token == reign.Token && bytes.Equal(last.Value, reign.Value) &&
+			last.Holder.Session == reign.Holder.Session
+		if same && !surer { // as in the session before
 			return nil
 		}
 		last = &reign
-		return o.printPrimary(reign)
+		return o.printReign(reign, now().Local().Format("2006-01-02 15:04:05.000")+"  ")
 	})
-}
-
-// isSameReign reports whether two reigns print alike, except for Sure.
-func isSameReign(a, b recipe.Reign) bool {
-	return a.Vacant == b.Vacant && a.Token == b.Token && bytes.Equal(a.Value, b.Value) && a.Holder.Session == b.Holder.Session
 }
 
 // showPrimary prints the current primary, or a vacancy, which is an error.
@@ -279,11 +276,7 @@ func (o *electOptions) showPrimary(ctx context.Context) error {
 	})
 }
 
-// printPrimary prints a primary or a vacancy on one line, with the time.
-func (o *electOptions) printPrimary(r recipe.Reign) error {
-	return o.printReign(r, now().Local().Format("2006-01-02 15:04:05.000")+"  ")
-}
-
+// printReign prints a primary or a vacancy on one line.
 func (o *electOptions) printReign(r recipe.Reign, prefix string) error {
 	f := primaryFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, valueFields: newValueFields(r.Value), Sure: r.Sure}
 	if !r.Vacant && r.Holder.Session != 0 {

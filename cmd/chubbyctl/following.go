@@ -42,7 +42,7 @@ func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower)
 	}
 	f.sessions = keeper
 	var begun *client.Client // the last session in which it began
-	defer func() { g.closeKeeper(ctx, keeper, begun) }()
+	defer func() { g.sayFarewell(ctx, begun, closeBound, keeper.Close) }()
 	begin := func(ctx context.Context, c *client.Client) error {
 		if f.begin != nil {
 			if err := f.begin(ctx, c); err != nil {
@@ -101,15 +101,6 @@ func followEach[T any](
 		}
 		return nil
 	}})
-}
-
-// closeKeeper ends the session of a keeper with the client c.
-func (g *globals) closeKeeper(ctx context.Context, keeper *client.Keeper, c *client.Client) {
-	left := time.Duration(0)
-	if c != nil {
-		left = c.Left()
-	}
-	g.sayFarewell(ctx, left, closeBound, keeper.Close)
 }
 
 // describeGap says why a session has ended, and what that means for followers.

@@ -82,6 +82,59 @@ func (s *followed) begin(run func(context.Context) error) (end func() error) {
 	}
 }
 
+// watch is a watch, and what came of it.
+type watch struct {
+	*watchOptions
+	printed bytes.Buffer
+	runs    []string // what CMD ran for, as note says
+	note    func(happening) string
+	first   time.Duration // how long the first run of CMD takes
+}
+
+// watch returns a watch that has yet to begin.
+func (s *followed) watch(kinds []api.EventKind, paths ...string) *watch {
+	w := &watch{note: func(h happening) string { return h.fields.Event }}
+	w.watchOptions = watching(&w.printed)
+	w.globals, w.exec, w.kinds = s.g, "a test", kinds
+	for _, p := range paths {
+		w.paths = append(w.paths, api.MustParsePath(p))
+	}
+	w.run = func(_ context.Context, due []happening) error {
+		begins := len(w.runs) == 0
+		for _, one := range due {
+			w.runs = append(w.runs, w.note(one))
+		}
+		if begins {
+			<-time.After(w.first)
+		}
+		return nil
+	}
+	return w
+}
+
+// noteContents notes which contents of which file CMD has.
+func noteContents(h happening) string {
+	return strings.TrimPrefix(h.Path, "/ls/local/") + "=" + *h.fields.Contents
+}
+
+// permit changes who may do anything at a node.
+func (s *followed) permit(path, list string) {
+	s.Helper()
+	h, err := s.author.Open(s.Context(), path, client.OpenOptions{ChangeACL: true})
+	s.ok(err)
+	_, err = h.SetACL(s.Context(), api.ACL{Read: list, Write: list, Change: list})
+	s.ok(err)
+	s.ok(h.Close(s.Context()))
+}
+
+// readers has the lists authors and all, without and with the reader, who says then who he is.
+func (s *followed) readers() {
+	s.put("/ls/local/acl/authors", "author\n")
+	s.put("/ls/local/acl/all", "author\nreader\n")
+	adapt := s.g.adapt
+	s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
+}
+
 // What follows something goes on in the next session, however often one ends, and is told why it did. It ends with its own last word, when
 // it cannot begin again, and at an interrupt.
 func TestFollowingGoesOn(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -30,14 +29,6 @@ type heldLock struct {
 
 func holding(lock *client.Lock, giveUp func(context.Context) error) *heldLock {
 	return &heldLock{lock: lock, locks: []*client.Lock{lock}, giveUp: giveUp}
-}
-
-// releasable returns a lock that Release gives up; nil for nil.
-func releasable(lock *client.Lock) *heldLock {
-	if lock == nil {
-		return nil
-	}
-	return holding(lock, lock.Release)
 }
 
 // together are several locks that count as one: the loss of any is its loss.
@@ -93,47 +84,29 @@ type acquiredFields struct {
 	Slot      *int      `json:"slot,omitempty"`
 }
 
-// joinedFields is the first line of members join with -o json and no command.
-type joinedFields struct {
-	Path    string    `json:"path"`
-	Session string    `json:"session"`
-	Epoch   api.Epoch `json:"epoch"`
-}
-
 func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
-	if o.json() {
-		if t.member != "" {
-			return o.output.Print(o.out, joinedFields{t.member, c.Session().String(), c.Epoch()})
-		}
-		for _, lock := range t.locks {
-			if err := o.output.Print(o.out, acquiredFields{
-				lock.Path(), lock.Mode().String(), lock.Sequencer().String(), lock.Token(), c.Session().String(), c.Epoch(), t.slot,
-			}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	remark := fmt.Sprintf("holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", t)
 	if t.member != "" {
-		if _, err := fmt.Fprintln(o.out, t.member); err != nil {
+		remark = "a member until Ctrl-C (SIGINT) or SIGTERM"
+		fields := struct {
+			Path    string    `json:"path"`
+			Session string    `json:"session"`
+			Epoch   api.Epoch `json:"epoch"`
+		}{t.member, c.Session().String(), c.Epoch()}
+		if err := o.output.Say(o.out, fields, "%s", t.member); err != nil {
 			return err
 		}
-		o.remark("a member until Ctrl-C (SIGINT) or SIGTERM")
-		return nil
 	}
-	for _, lock := range t.locks {
-		if _, err := fmt.Fprintln(o.out, lock.Sequencer()); err != nil {
+	for _, l := range t.locks {
+		fields := acquiredFields{l.Path(), l.Mode().String(), l.Sequencer().String(), l.Token(), c.Session().String(), c.Epoch(), t.slot}
+		if err := o.output.Say(o.out, fields, "%v", l.Sequencer()); err != nil {
 			return err
 		}
 	}
-	o.remark("holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", t)
+	if !o.json() && !o.quiet {
+		term.Remark(o.err, "%s", remark)
+	}
 	return nil
-}
-
-func (o *workOptions) remark(format string, args ...any) {
-	if !o.quiet {
-		term.Remark(o.err, format, args...)
-	}
 }
 
 // holdLock prints the sequencer, and holds the lock until an interrupt, its loss, or another client's request.
@@ -199,32 +172,19 @@ type request struct {
 	stop  func()          // ends the listener and waits for it; may be nil
 }
 
-// end ends the listener.
-func (r request) end() {
-	if r.stop != nil {
-		r.stop()
-	}
-}
-
 // noticeRequest tells the user about the request, and reports whether to give way.
 func (o *workOptions) noticeRequest(r request) bool {
 	o.notice(r.told())
 	return r.yield
 }
 
-// conflicts receives, by a handle's events, the first request for the lock held through it.
-type conflicts struct {
-	asked     chan struct{} // closed when reason is set
-	reason    string        // the requester's; empty if unknown or not given
-	listening sync.WaitGroup
-	cancel    context.CancelFunc
-}
-
-// listenForConflicts begins to listen; stop ends it.
-func listenForConflicts(h *client.Handle, lock *client.Lock) *conflicts {
+// listenForConflicts returns the first request for the lock held through a handle: its holder gives way.
+func listenForConflicts(h *client.Handle, lock *client.Lock) request {
 	ctx, cancel := context.WithCancel(lock.Context())
-	c := &conflicts{asked: make(chan struct{}), cancel: cancel}
-	c.listening.Go(func() {
+	asked, ended := make(chan struct{}), make(chan struct{})
+	why := "without a reason" // until asked is closed
+	go func() {
+		defer close(ended)
 		for {
 			e, err := h.Next(ctx)
 			if err != nil {
@@ -232,28 +192,18 @@ func listenForConflicts(h *client.Handle, lock *client.Lock) *conflicts {
 			}
 			// A missed event may have been a request: an unneeded release does no harm.
 			if e.Kind == api.EventConflictingLock || e.Kind == api.EventLost {
-				c.reason = e.Explanation
-				close(c.asked)
+				if e.Explanation != "" {
+					why = "(" + e.Explanation + ")"
+				}
+				close(asked)
 				return
 			}
 		}
-	})
-	return c
-}
-
-// stop ends the listener and waits for it.
-func (c *conflicts) stop() {
-	c.cancel()
-	c.listening.Wait()
-}
-
-// request returns the reaction of a lock's holder to a request: it gives way.
-func (c *conflicts) request(path string) request {
-	return request{asked: c.asked, yield: true, stop: c.stop, told: func() string {
-		why := "without a reason"
-		if c.reason != "" {
-			why = "(" + c.reason + ")"
-		}
-		return fmt.Sprintf("another asks for %s %s: giving way", path, why)
-	}}
+	}()
+	stop := func() {
+		cancel()
+		<-ended
+	}
+	told := func() string { return fmt.Sprintf("another asks for %s %s: giving way", lock.Path(), why) }
+	return request{asked: asked, yield: true, told: told, stop: stop}
 }

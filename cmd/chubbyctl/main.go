@@ -53,7 +53,7 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
 
-// catchInterrupts makes interrupts end a command's context again, after a time of their default action.
+// catchInterrupts makes interrupts end a command's context again, in place of one that SIGHUP has ended.
 func (g *globals) catchInterrupts(cmd *cobra.Command) {
 	g.stop()
 	ctx, stop := withInterrupts(context.WithoutCancel(cmd.Context()))

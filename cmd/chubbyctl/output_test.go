@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"iter"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -55,47 +57,6 @@ func mustHave(t *testing.T, line []byte, want string) {
 	}
 }
 
-func TestJSONFields(t *testing.T) {
-	g := &globals{output: "json"}
-	holder := api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy", SinceUnix: 1}
-	lock := client.LockInfo{
-		Path: "/ls/foo/a", Mode: api.Exclusive, Generation: 9, Holders: []api.Holder{holder},
-		Waiters: []client.Waiter{{Holder: holder, Place: 1, Mode: api.Shared, Waiting: 1500 * time.Millisecond}},
-	}
-	stat := api.Stat{Path: api.MustParsePath("/ls/foo/a"), Kind: api.File, Checksum: 1<<63 + 1}
-	status := client.Status{
-		Cell: "foo", Master: "r1",
-		Replicas: []client.ReplicaStatus{{ID: "r1", Role: "master"}, {ID: "r2", Err: errors.New("silent")}},
-	}
-	for want, write := range map[string]func(*bytes.Buffer) error{
-		"path kind ephemeral instance content_generation lock_generation acl_generation checksum size children acl acl.read acl.write acl.change modified": func(b *bytes.Buffer) error {
-			return g.printStat(b, stat)
-		},
-		"path mode token holders delayed_s revoked waiters holders.session holders.principal holders.host holders.pid holders.since_s holders.reason " +
-			"waiters.session waiters.principal waiters.host waiters.pid waiters.waiting_s waiters.estimate_s waiters.place waiters.mode": func(b *bytes.Buffer) error {
-			return g.printLocks(b, each(lock))
-		},
-		"cell master epoch sessions nodes locks replicas.id replicas.role replicas.client replicas.term replicas.applied replicas.lag replicas.healthy replicas.version": func(b *bytes.Buffer) error {
-			return g.printStatus(b, status, "")
-		},
-		"path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s": func(b *bytes.Buffer) error {
-			return g.printHistory(b, api.History{Path: "/ls/foo/a", Holdings: []api.Holding{{}}})
-		},
-		"path mode sequencer token session epoch": func(b *bytes.Buffer) error {
-			return term.JSON.Print(b, acquiredFields{})
-		},
-		"session principal host pid lease_s left_least_s left_most_s handles locks": func(b *bytes.Buffer) error {
-			return g.printSessions(b, each(client.SessionInfo{Holder: holder}))
-		},
-	} {
-		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			t.Error(err)
-		}
-		mustHave(t, b.Bytes(), want)
-	}
-}
-
 // each returns a listing of the items.
 func each[T any](list ...T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -118,17 +79,6 @@ func TestEmptyListsAreLists(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s lacks %s", b.String(), want)
 		}
-	}
-}
-
-// Checksums use all 64 bits, which JSON numbers do not carry.
-func TestChecksumIsText(t *testing.T) {
-	var b bytes.Buffer
-	if err := (&globals{output: "json"}).printStat(&b, api.Stat{Path: api.MustParsePath("/ls/foo/a"), Checksum: 1<<63 + 1}); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), `"checksum":"8000000000000001"`) {
-		t.Errorf("checksum in %s", b.String())
 	}
 }
 
@@ -177,6 +127,107 @@ func TestCatIsExact(t *testing.T) {
 		}
 		if err := json.Unmarshal(b.Bytes(), &got); err != nil || string(got.Base64) != contents {
 			t.Errorf("cat -o json of %q: %s, %v", contents, b.String(), err)
+		}
+	}
+}
+
+// The names and texts of others give no orders to a terminal.
+func TestNothingReachesTheTerminal(t *testing.T) {
+	evil := "\x1b]0;title\a\nchubbyctl: forged\u202e"
+	h := api.Holder{Session: 1, Principal: evil, Host: evil, Reason: evil}
+	lock := client.LockInfo{Path: "/ls/local/a", Mode: api.Exclusive, Holders: []api.Holder{h}, Waiters: []client.Waiter{{Holder: h, Mode: api.Shared}}}
+	for _, output := range []term.Format{term.Text, term.JSON} {
+		g := &globals{output: output}
+		for name, write := range map[string]func(io.Writer) error{
+			"locks":    func(w io.Writer) error { return g.printLocks(w, each(lock)) },
+			"sessions": func(w io.Writer) error { return g.printSessions(w, each(client.SessionInfo{Holder: h})) },
+			"explain": func(w io.Writer) error {
+				return g.printExplanation(w, client.Explanation{Lock: lock, Sentences: []string{evil}, Cachers: []client.Cacher{{Holder: h}}})
+			},
+			"error": func(w io.Writer) error {
+				g.printError(w, &api.Error{Code: api.LockHeld, Message: "held by " + evil, Holders: []api.Holder{h}})
+				return nil
+			},
+			"notice": func(w io.Writer) error { g.notice(w, evil); return nil },
+			"event": func(w io.Writer) error {
+				o := &watchOptions{globals: g, now: now, out: w}
+				e := api.Event{Kind: api.EventLockLost, Path: "/ls/local/a", Explanation: evil}
+				return o.printEvent(happening{Event: e, fields: newEventFields(e, o.now())})
+			},
+		} {
+			var b bytes.Buffer
+			if err := write(&b); err != nil {
+				t.Error(err)
+			}
+			for line := range strings.Lines(b.String()) {
+				if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return unicode.IsControl(r) || r == '\u202e' }) {
+					t.Errorf("%s -o %s lets control characters through: %q", name, output, line)
+				}
+				if name == "error" && strings.HasPrefix(line, "chubbyctl: forged") {
+					t.Errorf("a line was forged: %q", b.String())
+				}
+			}
+		}
+	}
+}
+
+// Of a node that its reader may not read, what is withheld is absent from the output: no zero stands for it.
+func TestWithheldMetadataIsAbsent(t *testing.T) {
+	s := api.Stat{Path: api.MustParsePath("/ls/local/pin"), Kind: api.File, Withheld: true}
+	encode := func() string {
+		text, err := json.Marshal(newStatFields(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if got, want := encode(), `{"path":"/ls/local/pin","kind":"file","ephemeral":false,"withheld":true}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	var out bytes.Buffer
+	g := &globals{}
+	if err := g.printList(&out, []api.Stat{s}, true); err != nil {
+		t.Fatal(err)
+	}
+	if row := strings.Fields(strings.Split(out.String(), "\n")[1]); strings.Join(row, " ") != "file - - - - pin" {
+		t.Errorf("ls -l says %q", out.String())
+	}
+	s.Content = 7 // it has just written it
+	if got, want := encode(), `{"path":"/ls/local/pin","kind":"file","ephemeral":false,"withheld":true,"content_generation":7,"checksum":"0000000000000000","size":0}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// -o json says all that the text says.
+func TestJSONSaysWhatTheTextSays(t *testing.T) {
+	lock := client.LockInfo{Path: "/ls/local/a", Waiters: []client.Waiter{{Holder: api.Holder{Session: 7, Reason: "the nightly report"}, Place: 1, Mode: api.Exclusive}}}
+	for name, one := range map[string]struct {
+		print func(g *globals, out io.Writer) error
+		says  string
+	}{
+		"why a client waits": {func(g *globals, out io.Writer) error {
+			return g.printLocks(out, func(yield func(client.LockInfo, error) bool) { yield(lock, nil) })
+		}, "the nightly report"},
+		"that more hold a lock than its history lists": {func(g *globals, out io.Writer) error {
+			return g.printHistory(out, api.History{Path: "/ls/local/a", MoreHolders: 777, Holdings: []api.Holding{{Session: 7, Mode: api.Shared, Generation: 3}}})
+		}, "777"},
+		"that more hold a lock that is waited for": {func(g *globals, out io.Writer) error {
+			w := &lockWait{o: &workOptions{globals: g, err: out, out: io.Discard, path: api.MustParsePath("/ls/local/a")}}
+			w.show(waitState{client.Queued{Place: 1, Waiting: 1, Holders: []api.Holder{{Session: 7, Host: "h"}}, MoreHolders: 777}, ""})
+			return nil
+		}, "777"},
+		"that more have a node in their caches": {func(g *globals, out io.Writer) error {
+			return g.printExplanation(out, client.Explanation{MoreCachers: 777, Cachers: []client.Cacher{{Holder: api.Holder{Session: 7}}}})
+		}, "777"},
+	} {
+		for _, format := range []string{"text", "json"} {
+			var out bytes.Buffer
+			if err := one.print(&globals{output: term.Format(format)}, &out); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), one.says) {
+				t.Errorf("as %s it does not say %s:\n%s", format, name, &out)
+			}
 		}
 	}
 }

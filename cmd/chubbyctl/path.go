@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,6 +35,23 @@ func (g *globals) eachPath(texts []string, f func(api.Path) error) error {
 		}
 	}
 	return nil
+}
+
+// parsePaths reads the paths of a command that is for one cell, each of which is there once.
+func (g *globals) parsePaths(verb string, texts []string) (paths []api.Path, err error) {
+	for _, text := range texts {
+		p, err := g.parsePath(text)
+		switch {
+		case err != nil:
+			return nil, err
+		case slices.Contains(paths, p):
+			return nil, usagef("%s: %v is there twice; name each path once", verb, p)
+		case len(paths) > 0 && p.Cell() != paths[0].Cell():
+			return nil, usagef("%s: %v and %v are in different cells; one command is for one cell", verb, paths[0], p)
+		}
+		paths = append(paths, p)
+	}
+	return paths, nil
 }
 
 // changeEach is eachPath with an f that makes changes.

@@ -87,22 +87,17 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 // minTimeToOpen is how long opening a session may take, however short --wait is: --wait is for the lock.
 const minTimeToOpen = 2 * time.Second
 
-// withTimeToOpen limits the opening of the session. --wait counts from the beginning, across all sessions of
-// one wait, but leaves time for a cell that answers.
-func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, context.CancelFunc) {
-	flag, limit := o.endOfOpening()
-	if flag != "--wait" {
-		return context.WithCancel(bound)
+// opening limits the opening of the session, and reports what that waits for. --wait counts from the beginning, across
+// all sessions of one wait, but leaves time for a cell that answers.
+func (o *workOptions) opening(bound context.Context) (ctx context.Context, cancel context.CancelFunc, report *waitReport) {
+	flag, limit := "--timeout", o.timeout
+	if left := o.timeToOpen(); o.waits && left < limit {
+		flag, limit = "--wait", left
+		ctx, cancel = context.WithTimeoutCause(bound, limit, o.unansweredWait())
+	} else {
+		ctx, cancel = context.WithCancel(bound)
 	}
-	return context.WithTimeoutCause(bound, limit, o.unansweredWait())
-}
-
-// endOfOpening returns which flag ends the opening of the session, and after how long.
-func (o *workOptions) endOfOpening() (flag string, limit time.Duration) {
-	if limit = o.timeToOpen(); o.waits && limit < o.timeout {
-		return "--wait", limit
-	}
-	return "--timeout", o.timeout
+	return ctx, cancel, o.reportWaitUntil(ctx, o.path.Cell(), api.Path{}, flag, limit)
 }
 
 // timeToOpen is the rest of --wait for opening a session.

@@ -93,19 +93,13 @@ func (o *semaphoreOptions) takeSlot(ctx, _ context.Context, c *client.Client) (*
 		if errors.As(err, &refused) { // the slots are tried in random order
 			slices.SortFunc(refused.Holders, func(a, b api.Holder) int { return cmp.Compare(a.Session, b.Session) })
 		}
-		return holdingSlot(permit), o.withAdviceOnSize(err)
+		if err != nil {
+			return nil, o.withAdviceOnSize(err)
+		}
+		held, slot := holding(permit.Lock(), permit.Release), permit.Slot()
+		held.slot = &slot
+		return held, nil
 	})
-}
-
-// holdingSlot returns a slot that Release gives up; nil for nil.
-func holdingSlot(permit *recipe.Permit) *heldLock {
-	if permit == nil {
-		return nil
-	}
-	t := holding(permit.Lock(), permit.Release)
-	slot := permit.Slot()
-	t.slot = &slot
-	return t
 }
 
 // withAdviceOnSize adds advice to a refusal for a missing directory or a semaphore of another size.
@@ -124,10 +118,9 @@ func (o *semaphoreOptions) resizeSemaphore(ctx context.Context) error {
 	if err != nil {
 		return withAdvice(err, o.path, client.Directory)
 	}
-	return o.did(o.out, o.err, resizedFields{o.path.String(), o.slots}, "%v has %d slots", o.path, o.slots)
-}
-
-type resizedFields struct {
-	Path  string `json:"path"`
-	Slots int    `json:"slots"`
+	fields := struct {
+		Path  string `json:"path"`
+		Slots int    `json:"slots"`
+	}{o.path.String(), o.slots}
+	return o.did(o.out, o.err, fields, "%v has %d slots", o.path, o.slots)
 }

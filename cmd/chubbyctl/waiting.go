@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -14,8 +13,7 @@ import (
 )
 
 const (
-	reportAfter       = 2 * time.Second        // how long an operation may be silent
-	reportEvery       = 2 * time.Second        // between two questions for its cause
+	reportAfter       = 2 * time.Second        // how long an operation may be silent, and between two questions for its cause
 	reportBound       = 3 * time.Second        // for one such question
 	reportCallTimeout = 700 * time.Millisecond // for one replica's answer to it
 )
@@ -31,9 +29,7 @@ type waitReport struct {
 	watch  func() time.Duration // since the beginning
 	cancel context.CancelFunc
 	done   chan struct{}
-
-	mu   sync.Mutex // guards last
-	last string     // the latest cause, without times
+	last   string // the latest cause, without times; until done it is the goroutine's
 }
 
 // reportWait begins a report on an operation that --timeout ends. The report ends with ctx or stop.
@@ -65,32 +61,19 @@ func (g *globals) reportWaitUntil(ctx context.Context, cell string, path api.Pat
 func (r *waitReport) stop() string {
 	r.cancel()
 	<-r.done
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return r.last
 }
 
 func (r *waitReport) runReport(ctx context.Context) {
-	timer := time.NewTimer(reportAfter)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	for sleep(ctx, reportAfter) {
 		found, until := r.findCause(ctx)
 		if ctx.Err() != nil {
 			return // the answer is incomplete
 		}
-		r.mu.Lock()
-		changed := found != r.last
-		r.last = found
-		r.mu.Unlock()
-		if changed {
+		if found != r.last {
+			r.last = found
 			r.g.notice(r.g.stderr, fmt.Sprintf("waiting for %s%s; %s gives up in %s", found, until, r.flag, term.Roughly(r.limit-r.watch())))
 		}
-		timer.Reset(reportEvery)
 	}
 }
 

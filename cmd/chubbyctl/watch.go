@@ -29,7 +29,7 @@ type watchOptions struct {
 	events   []string
 	exec     string
 	initial  bool
-	contents contentsForm
+	contents string // "", or the form in which CMD needs them
 	count    int
 	settle   settling
 
@@ -39,7 +39,7 @@ type watchOptions struct {
 	out, err io.Writer
 
 	backlog *backlog
-	run     func(ctx context.Context, due []toldEvent) error // CMD, for these events
+	run     func(ctx context.Context, due []happening) error // CMD, for these events
 	printed int                                              // lines
 }
 
@@ -127,8 +127,10 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 	flags.StringSliceVar(&o.events, "events", nil, "tell of these kinds, `KIND,...` (default contents-modified, and without --exec lock-acquired,lock-vacant)")
 	flags.StringVar(&o.exec, "exec", "", "run `CMD` with /bin/sh for each event")
 	flags.BoolVar(&o.initial, "initial", false, "run CMD at the beginning, too")
-	flags.Var(&o.contents, "contents", "with the contents of the file, for -o json and on the standard input of CMD, which needs them as `text`; or base64")
-	flags.Lookup("contents").NoOptDefVal = string(contentsText)
+	flags.StringVar(&o.contents, "contents", "", "with the contents of the file, for -o json and on the standard input of CMD, which needs them as `text`; or base64")
+	flags.Lookup("contents").NoOptDefVal = contentsText
+	// Fails for a missing flag, or one with a completion.
+	_ = cmd.RegisterFlagCompletionFunc("contents", g.complete(words(contentsText, contentsBase64)))
 	flags.DurationVar(&o.settle.quiet, "settle", 0, "wait until nothing has happened for this long, as in 2s, and run CMD once for all")
 	flags.DurationVar(&o.settle.atMost, "settle-at-most", 0, "for how long an event waits for --settle at most (default: without limit)")
 	needsFlag(flags, "exec", "and there is none", "initial", "settle")
@@ -146,6 +148,8 @@ func (o *watchOptions) validate(cmd *cobra.Command, paths []string) error {
 		return usagef("--count %d: want 1 or more", o.count)
 	case given("exec") && strings.TrimSpace(o.exec) == "":
 		return usagef("--exec: there is no command in it")
+	case given("contents") && o.contents != contentsText && o.contents != contentsBase64:
+		return usagef("--contents %q: want text, for files that are UTF-8, or base64", o.contents)
 	case o.contents != "" && o.exec == "" && !o.json():
 		return usagef("--contents is for -o json and for --exec: a line of text has no room for them")
 	case given("events") && len(o.events) == 0:
@@ -155,22 +159,13 @@ func (o *watchOptions) validate(cmd *cobra.Command, paths []string) error {
 	case o.settle.atMost != 0 && o.settle.atMost < o.settle.quiet:
 		return usagef("--settle-at-most %v: want --settle, %v, or longer", o.settle.atMost, o.settle.quiet)
 	}
-	for _, text := range paths {
-		p, err := o.parsePath(text)
-		switch {
-		case err != nil:
-			return err
-		case slices.Contains(o.paths, p):
-			return usagef("watch: %v is there twice; name each path once", p)
-		case len(o.paths) > 0 && p.Cell() != o.paths[0].Cell():
-			return usagef("watch: %v and %v are in different cells; one command watches one cell", o.paths[0], p)
-		}
-		o.paths = append(o.paths, p)
+	var err error
+	if o.paths, err = o.parsePaths("watch", paths); err != nil {
+		return err
 	}
 	if len(o.paths) > maxWatchedPaths {
 		return usagef("watch: these are %d paths; at most %d can be watched together, or a whole --tree", len(o.paths), maxWatchedPaths)
 	}
-	var err error
 	o.kinds, err = wantedKinds(o.events, o.children, o.exec != "")
 	if err != nil || !o.tree {
 		return err
@@ -253,7 +248,7 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 }
 
 // printEvent prints an event on one line.
-func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
+func (o *watchOptions) printEvent(e happening) error {
 	where, generation := e.Path, "-"
 	if e.Child != "" {
 		where += "/" + e.Child
@@ -261,8 +256,8 @@ func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
 	if e.Generation != 0 {
 		generation = fmt.Sprint(e.Generation)
 	}
-	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
-	return o.output.SayIn(o.out, fields, meaning(e.Kind), strings.TrimRight(line, " "))
+	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e.Event))
+	return o.output.SayIn(o.out, e.fields, meaning(e.Kind), strings.TrimRight(line, " "))
 }
 
 // because joins an event's reason and explanation: "deleted: by ann".
@@ -296,26 +291,11 @@ func explained(e api.Event) api.Event {
 	return e
 }
 
-// contentsForm is the form in which CMD needs a file's contents. It is a flag.
-type contentsForm string
-
+// The forms of --contents.
 const (
-	contentsText   contentsForm = "text"
-	contentsBase64 contentsForm = "base64"
+	contentsText   = "text"
+	contentsBase64 = "base64"
 )
-
-func (f *contentsForm) String() string { return string(*f) }
-
-func (f *contentsForm) Type() string { return "form" }
-
-func (f *contentsForm) Set(text string) error {
-	switch form := contentsForm(text); form {
-	case contentsText, contentsBase64:
-		*f = form
-		return nil
-	}
-	return usagef("want text, for files that are UTF-8, or base64")
-}
 
 // watchedContents are a file's contents after an event, for programs.
 type watchedContents struct {
@@ -339,14 +319,14 @@ const hookGrace = 3 * time.Second
 // runHook runs CMD for events, the last of which is in its environment, and waits for it. If CMD fails, it
 // notifies the user and returns no error: CMD may need the next event too. With --contents CMD gets each
 // event's fields on standard input, which it may ignore.
-func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
+func (o *watchOptions) runHook(ctx context.Context, due []happening) error {
 	if hasEnded(ctx) {
 		return nil
 	}
-	e, kind := due[len(due)-1].Event, due[len(due)-1].fields.Event
+	e := due[len(due)-1]
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", o.exec)
 	c.Env = append(os.Environ(), // of duplicate names, the later value counts
-		"CHUBBY_EVENT="+kind,
+		"CHUBBY_EVENT="+e.fields.Event,
 		"CHUBBY_PATH="+e.Path,
 		"CHUBBY_CHILD="+e.Child,
 		"CHUBBY_GENERATION="+strconv.FormatUint(uint64(e.Generation), 10),
@@ -372,7 +352,7 @@ func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
 	case errors.Is(err, exec.ErrWaitDelay):
 		return nil // CMD has ended, and its leftovers hold its standard input
 	case errors.As(err, &exit):
-		o.notice(o.err, fmt.Sprintf("CMD for %s of %s failed: %v", kind, e.Path, err))
+		o.notice(o.err, fmt.Sprintf("CMD for %s of %s failed: %v", e.fields.Event, e.Path, err))
 		return nil
 	case err != nil:
 		return fmt.Errorf("run CMD: %w", err)

@@ -16,37 +16,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-func TestWatchFaults(t *testing.T) {
-	for args, text := range map[string]string{
-		"watch":                                                         "an argument is missing",
-		"watch /ls/local/a /ls/local/a":                                 "there twice",
-		"watch /ls/local/a /ls/foo/a":                                   "in different cells",
-		"watch ./motd":                                                  "relative",
-		"watch /ls/local/a --contents":                                  "-o json and for --exec",
-		"watch /ls/local/a --count 0":                                   "--count 0",
-		"watch /ls/local/a --count -1":                                  "--count -1",
-		"watch /ls/local/a --exec=":                                     "no command",
-		"watch /ls/local/a --contents=hex -o json":                      "base64",
-		"watch /ls/local/a --settle 1s":                                 "for --exec",
-		"watch /ls/local/a --exec date --settle -1s":                    "--settle -1s",
-		"watch /ls/local/a --exec date --settle-at-most 3s":             "for --settle",
-		"watch /ls/local/a --exec date --settle 3s --settle-at-most 2s": "or longer",
-		"watch /ls/local/a --tree --children":                           "do not go together",
-		"watch /ls/local/a --tree --events lock-acquired":               "want some of contents-modified, child-added, child-removed",
-		"watch /ls/local/a --events=":                                   "want one or more of contents-modified",
-		"watch /ls/local/a --events burned":                             "want some of contents-modified, lock-acquired, lock-vacant, conflicting-lock-request, child-added",
-		"watch /ls/local/a --events events-lost":                        "told in any case",
-	} {
-		_, err := execute(t, nil, strings.Fields(args)...)
-		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v (exit code %d), want %d with %q", args, err, exitCode(err), exitUsage, text)
-		}
-	}
-	if _, err := execute(t, nil, "watch", "/ls/local/a", "--count", "1"); exitCode(err) != exitUnavailable {
-		t.Errorf("a good command line: %v", err)
-	}
-}
-
 func TestWantedKinds(t *testing.T) {
 	for _, c := range []struct {
 		events   []string
@@ -181,7 +150,7 @@ func TestHookNeverLacksContents(t *testing.T) {
 	modified, deleted := everyKind()[0], everyKind()[4]
 	for _, c := range []struct {
 		what      string
-		form      contentsForm
+		form      string
 		found     *watchedContents
 		err       error
 		event     api.Event
@@ -231,7 +200,7 @@ func TestWatchBegins(t *testing.T) {
 	} {
 		o := watching(io.Discard)
 		o.kinds, _ = wantedKinds(nil, c.children, false)
-		text := o.describeWatch([]*watchedNode{{path: api.MustParsePath("/ls/foo/dir"), stat: api.Stat{Kind: c.kind}}})
+		text := o.describeWatch([]watchable{&watchedNode{o: o, path: api.MustParsePath("/ls/foo/dir"), stat: api.Stat{Kind: c.kind}}})
 		if advice := strings.TrimSpace(strings.SplitAfter(text, "Ctrl-C")[1]); !strings.Contains(advice, c.want) || (c.want == "") != (advice == "") {
 			t.Errorf("%v, children %t: %q", c.kind, c.children, text)
 		}

@@ -73,12 +73,6 @@ func hasAll(list, children map[string]api.Generation) bool {
 	return true
 }
 
-// toldEvent is an event with its report.
-type toldEvent struct {
-	happening
-	fields eventFields
-}
-
 // consume runs pumps, which put events into the backlog, and reports the events until the end.
 func (o *watchOptions) consume(cmd, ctx context.Context, pumps ...func(context.Context) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
@@ -105,15 +99,14 @@ func (o *watchOptions) consume(cmd, ctx context.Context, pumps ...func(context.C
 
 // handle prints events, and runs CMD once for those that need it. ctx ends with the session, cmd with an
 // interrupt. The error is a final when nothing more follows.
-func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error {
-	var due []toldEvent
-	var end error
+func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) (end error) {
+	var due []happening
 	for _, h := range batch {
-		one, is, err := o.tell(ctx, h)
-		if is {
-			due = append(due, one)
+		var is bool
+		if is, end = o.tell(ctx, &h); is {
+			due = append(due, h)
 		}
-		if end = err; end != nil {
+		if end != nil {
 			break
 		}
 	}
@@ -129,46 +122,45 @@ func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error
 }
 
 // tell prints an event, and reports whether to run CMD for it.
-func (o *watchOptions) tell(ctx context.Context, h happening) (one toldEvent, due bool, err error) {
-	if h.end != nil {
-		return one, false, final{h.end}
+func (o *watchOptions) tell(ctx context.Context, h *happening) (due bool, err error) {
+	switch {
+	case h.end != nil:
+		return false, final{h.end}
+	case h.Kind == api.EventContentsModified && h.Generation <= h.of.handed && !h.initial:
+		return false, nil // a read after an earlier event, or after a loss, has reported it
 	}
-	if h.Kind == api.EventContentsModified && h.Generation <= h.of.handed && !h.initial {
-		return one, false, nil // a read after an earlier event, or after a loss, has reported it
-	}
-	one = toldEvent{h, newEventFields(h.Event, o.now())}
+	h.fields = newEventFields(h.Event, o.now())
 	without := ""
-	if o.contents != "" && h.Kind != api.EventHandleInvalid {
-		if one.fields.watchedContents, err = h.of.contents(ctx); err != nil && !isWithout(err) {
-			return one, false, err
-		}
-	}
 	if o.contents != "" {
-		without = lacks(o.contents, one.fields.watchedContents, err)
+		if h.Kind != api.EventHandleInvalid {
+			if h.fields.watchedContents, err = h.of.contents(ctx); err != nil && !isWithout(err) {
+				return false, err
+			}
+		}
+		without = lacks(o.contents, h.fields.watchedContents, err)
 	}
-	due, err = o.isDue(ctx, one)
-	if err != nil {
-		return one, false, err
+	if due, err = o.isDue(ctx, h); err != nil {
+		return false, err
 	}
 	if h.initial {
-		one.fields.Event, h.of.owed = initialEvent, false
-	} else if err := o.printEvent(h.Event, one.fields); err != nil {
-		return one, false, final{err}
+		h.fields.Event, h.of.owed = initialEvent, false
+	} else if err := o.printEvent(*h); err != nil {
+		return false, final{err}
 	} else {
 		o.printed++
 	}
 	if due && without != "" {
-		o.notice(o.err, fmt.Sprintf("CMD is not run for %s of %s: %s", one.fields.Event, h.Path, without))
+		o.notice(o.err, fmt.Sprintf("CMD is not run for %s of %s: %s", h.fields.Event, h.Path, without))
 		due = false
 	}
 	switch {
 	case h.Kind == api.EventHandleInvalid:
-		return one, due, final{&api.Error{Code: api.HandleClosed, Op: "watch", Path: h.Path,
+		return due, final{&api.Error{Code: api.HandleClosed, Op: "watch", Path: h.Path,
 			Message: fmt.Sprintf("there is nothing to watch any more: %s; watch the path again once it is there again", cmp.Or(because(h.Event), "the handle is invalid"))}}
 	case o.count > 0 && o.printed == o.count:
-		return one, due, final{}
+		return due, final{}
 	}
-	return one, due, nil
+	return due, nil
 }
 
 const initialEvent = "initial" // in place of a kind
@@ -180,7 +172,7 @@ func isWithout(err error) bool {
 }
 
 // lacks says why CMD lacks the contents that it needs, or "".
-func lacks(form contentsForm, c *watchedContents, err error) string {
+func lacks(form string, c *watchedContents, err error) string {
 	switch {
 	case c == nil && err != nil:
 		return err.Error()
@@ -194,18 +186,18 @@ func lacks(form contentsForm, c *watchedContents, err error) string {
 
 // isDue reports whether CMD runs for an event, and records what was reported then. After a loss of events, CMD
 // runs if contents or children differ from its last run, or if anything else is watched.
-func (o *watchOptions) isDue(ctx context.Context, one toldEvent) (bool, error) {
-	w, read := one.of, one.fields.watchedContents
-	switch one.Kind {
+func (o *watchOptions) isDue(ctx context.Context, h *happening) (bool, error) {
+	w, read := h.of, h.fields.watchedContents
+	switch h.Kind {
 	case api.EventContentsModified: // only this one: a CMD may ignore contents that come with an event of the lock
 		if o.contents == "" || read != nil { // else CMD has yet to get them
-			w.handed = max(w.handed, one.Generation)
+			w.handed = max(w.handed, h.Generation)
 		}
 		if read != nil {
 			w.handed = max(w.handed, read.ContentGeneration)
 		}
 	case api.EventChildAdded, api.EventChildModified, api.EventChildRemoved:
-		(&outlook{children: w.children}).hear(one.Event)
+		(&outlook{children: w.children}).hear(h.Event)
 	case api.EventMasterFailedOver, api.EventLost:
 		if o.exec == "" {
 			return false, nil
@@ -243,6 +235,8 @@ type happening struct {
 	of      *watched
 	initial bool  // no event, but the initial state
 	end     error // no event, but why no more follow
+
+	fields eventFields // as it is printed
 }
 
 // backlog holds pending events while CMD runs or things settle. Of events of one kind about the same contents
@@ -266,37 +260,48 @@ func newBacklog(settle settling) *backlog {
 	return &backlog{settle: settle, changed: make(chan struct{})}
 }
 
-// put adds an event. It blocks at api.MaxEventQueue events; then the client library queues as many again, and
-// reports the loss of more.
-func (b *backlog) put(ctx context.Context, h happening) error {
-	for {
-		changed, done := b.tryPut(h)
+// until tries with mu held until that is done: again when something was added or taken, and after the wait that
+// it returns.
+func (b *backlog) until(ctx context.Context, try func() (done bool, wait time.Duration)) error {
+	for ctx.Err() == nil {
+		b.mu.Lock()
+		done, wait := try()
+		changed := b.changed
+		if done {
+			close(b.changed)
+			b.changed = make(chan struct{})
+		}
+		b.mu.Unlock()
 		if done {
 			return nil
 		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-changed:
+		case <-timer.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
+		timer.Stop()
 	}
+	return context.Cause(ctx)
 }
 
-func (b *backlog) tryPut(h happening) (changed <-chan struct{}, done bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	none := len(b.waiting) == 0
-	b.waiting = slices.DeleteFunc(b.waiting, h.replaces)
-	if len(b.waiting) >= api.MaxEventQueue {
-		return b.changed, false
-	}
-	b.last = stopwatch()
-	if none {
-		b.first = b.last
-	}
-	b.waiting = append(b.waiting, h)
-	b.broadcast()
-	return nil, true
+// put adds an event. It blocks at api.MaxEventQueue events; then the client library queues as many again, and
+// reports the loss of more.
+func (b *backlog) put(ctx context.Context, h happening) error {
+	return b.until(ctx, func() (bool, time.Duration) {
+		none := len(b.waiting) == 0
+		b.waiting = slices.DeleteFunc(b.waiting, h.replaces)
+		if len(b.waiting) >= api.MaxEventQueue {
+			return false, time.Hour
+		}
+		b.last = stopwatch()
+		if none {
+			b.first = b.last
+		}
+		b.waiting = append(b.waiting, h)
+		return true, 0
+	})
 }
 
 // replaces reports whether h makes an earlier event unnecessary.
@@ -313,51 +318,28 @@ func (h happening) replaces(earlier happening) bool {
 	return false
 }
 
-func (b *backlog) broadcast() {
-	close(b.changed)
-	b.changed = make(chan struct{})
-}
-
 // take waits for the first event and takes it; with settling, it waits for that and takes all.
-func (b *backlog) take(ctx context.Context) ([]happening, error) {
-	for ctx.Err() == nil {
-		taken, wait, changed := b.tryTake()
-		if len(taken) > 0 {
-			return taken, nil
+func (b *backlog) take(ctx context.Context) (taken []happening, err error) {
+	err = b.until(ctx, func() (bool, time.Duration) {
+		n, wait := len(b.waiting), time.Hour
+		switch {
+		case n == 0:
+			return false, wait
+		case b.settle.quiet == 0:
+			n = 1
+		default:
+			wait = b.settle.quiet - b.last()
+			if most := b.settle.atMost; most > 0 {
+				wait = min(wait, most-b.first())
+			}
+			if wait > 0 && n < api.MaxEventQueue && !slices.ContainsFunc(b.waiting, happening.ends) {
+				return false, wait
+			}
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-changed:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
-	return nil, context.Cause(ctx)
-}
-
-// tryTake takes the events that are due. Without any, it returns how long to wait, and what ends the wait
-// early.
-func (b *backlog) tryTake() (taken []happening, wait time.Duration, changed <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
-		return nil, time.Hour, b.changed
-	}
-	n := 1
-	if b.settle.quiet > 0 {
-		n = len(b.waiting)
-		wait = b.settle.quiet - b.last()
-		if most := b.settle.atMost; most > 0 {
-			wait = min(wait, most-b.first())
-		}
-		if wait > 0 && n < api.MaxEventQueue && !slices.ContainsFunc(b.waiting, happening.ends) {
-			return nil, wait, b.changed
-		}
-	}
-	taken, b.waiting = slices.Clone(b.waiting[:n]), slices.Delete(b.waiting, 0, n)
-	b.broadcast()
-	return taken, 0, nil
+		taken, b.waiting = slices.Clone(b.waiting[:n]), slices.Delete(b.waiting, 0, n)
+		return true, 0
+	})
+	return taken, err
 }
 
 // ends reports whether no event follows.

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -39,39 +36,30 @@ func TestWatchGoesOn(t *testing.T) {
 				s.put(file, "1")
 				s.ok(s.author.MkdirAll(s.Context(), dir))
 				s.put(dir+"/a", "1")
-				var out bytes.Buffer
-				var runs []string
-				o := watching(&out)
-				o.globals, o.exec, o.paths = s.g, "a test", []api.Path{api.MustParsePath(c.path)}
-				o.kinds, _ = wantedKinds(nil, c.children, true)
-				o.run = func(_ context.Context, due []toldEvent) error {
-					for _, one := range due {
-						runs = append(runs, one.fields.Event)
-					}
-					return nil
-				}
-				end := s.begin(o.runWatch)
+				kinds, _ := wantedKinds(nil, c.children, true)
+				w := s.watch(kinds, c.path)
+				end := s.begin(w.runWatch)
 				s.put(file, "1") // it is seen before
 				s.put(dir+"/c", "1")
 				s.put(dir+"/c", "2")
 				s.pass(time.Second)
-				before := len(runs)
+				before := len(w.runs)
 				if before == 0 {
 					t.Fatal("CMD does not run")
 				}
 				s.away(func() { c.meanwhile(s) })
-				if got := strings.Join(runs[before:], " "); got != c.runs {
-					t.Errorf("CMD ran for %q, want %q; printed\n%s", got, c.runs, &out)
+				if got := strings.Join(w.runs[before:], " "); got != c.runs {
+					t.Errorf("CMD ran for %q, want %q; printed\n%s", got, c.runs, &w.printed)
 				}
-				if n := strings.Count(out.String(), `"events-lost"`); n != map[bool]int{false: 1, true: 0}[c.ends] {
-					t.Errorf("%d lines say that events were lost:\n%s", n, &out)
+				if n := strings.Count(w.printed.String(), `"events-lost"`); n != map[bool]int{false: 1, true: 0}[c.ends] {
+					t.Errorf("%d lines say that events were lost:\n%s", n, &w.printed)
 				}
-				before = len(runs)
+				before = len(w.runs)
 				if !c.ends {
 					s.put(file, "9")
 					s.put(dir+"/d", "9")
 					s.pass(time.Second)
-					if len(runs) == before {
+					if len(w.runs) == before {
 						t.Error("what comes then is not told")
 					}
 				}
@@ -91,27 +79,13 @@ func TestWatchTreeAndSeveral(t *testing.T) {
 		s.put("/ls/local/t/old", "1")
 		s.put("/ls/local/one", "1")
 		s.put("/ls/local/two", "1")
-		begin := func(tree bool, paths ...string) (*[]string, func() error) {
-			o := watching(io.Discard)
-			o.globals, o.exec, o.tree, o.contents, o.initial, o.err = s.g, "a test", tree, contentsText, true, s.g.stderr
-			o.kinds = []api.EventKind{api.EventContentsModified, api.EventChildRemoved}
-			if !tree {
-				o.kinds = o.kinds[:1]
-			}
-			for _, p := range paths {
-				o.paths = append(o.paths, api.MustParsePath(p))
-			}
-			runs := new([]string)
-			o.run = func(_ context.Context, due []toldEvent) error {
-				for _, one := range due {
-					*runs = append(*runs, strings.TrimPrefix(one.Path, "/ls/local/")+"="+*one.fields.Contents)
-				}
-				return nil
-			}
-			return runs, s.begin(o.runWatch)
+		begin := func(tree bool, kinds []api.EventKind, paths ...string) (*watch, func() error) {
+			w := s.watch(kinds, paths...)
+			w.tree, w.contents, w.initial, w.err, w.note = tree, contentsText, true, s.g.stderr, noteContents
+			return w, s.begin(w.runWatch)
 		}
-		tree, endTree := begin(true, "/ls/local/t", "/ls/local/later")
-		several, endSeveral := begin(false, "/ls/local/one", "/ls/local/two")
+		tree, endTree := begin(true, []api.EventKind{api.EventContentsModified, api.EventChildRemoved}, "/ls/local/t", "/ls/local/later")
+		several, endSeveral := begin(false, []api.EventKind{api.EventContentsModified}, "/ls/local/one", "/ls/local/two")
 		if n := len(s.sessions()); n != 3 {
 			t.Errorf("%d sessions, want one for each command, and the author's", n)
 		}
@@ -132,10 +106,10 @@ func TestWatchTreeAndSeveral(t *testing.T) {
 		})
 		s.ok(endTree())
 		s.ok(endSeveral())
-		if got := strings.Join(*tree, " "); got != "t/old=1 t/old=2 t/deep/new=new later/x=x t/old=3" {
+		if got := strings.Join(tree.runs, " "); got != "t/old=1 t/old=2 t/deep/new=new later/x=x t/old=3" {
 			t.Errorf("of the trees CMD had %s", got)
 		}
-		if got := strings.Join(*several, " "); got != "one=1 two=1 two=2 one=2 one=3" {
+		if got := strings.Join(several.runs, " "); got != "one=1 two=1 two=2 one=2 one=3" {
 			t.Errorf("of the files CMD had %s", got)
 		}
 		if !strings.Contains(s.said.String(), "CMD is not run for child-removed of /ls/local/t/deep") {
@@ -172,26 +146,17 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 			withFollowed(t, func(s *followed) {
 				s.put("/ls/local/one", "1")
 				s.put("/ls/local/two", "1")
-				var out bytes.Buffer
-				o := watching(&out)
-				o.globals, o.exec, o.contents, o.initial, o.settle = s.g, "a test", contentsText, c.initial, settling{quiet: c.settle}
-				o.backlog = newBacklog(o.settle)
-				o.kinds, o.paths = []api.EventKind{api.EventContentsModified}, []api.Path{api.MustParsePath("/ls/local/one"), api.MustParsePath("/ls/local/two")}
-				var runs []string
-				o.run = func(_ context.Context, due []toldEvent) error {
-					first := len(runs) == 0
-					for _, one := range due {
-						runs = append(runs, one.fields.Event+" "+strings.TrimPrefix(one.Path, "/ls/local/")+"="+*one.fields.Contents)
-						if g := one.fields.ContentGeneration; one.fields.Event == initialEvent && one.Generation != g {
-							t.Errorf("%s: the generation is %d, and that of the contents %d", runs[len(runs)-1], one.Generation, g)
-						}
+				w := s.watch([]api.EventKind{api.EventContentsModified}, "/ls/local/one", "/ls/local/two")
+				w.contents, w.initial, w.first = contentsText, c.initial, 2*outage
+				w.backlog = newBacklog(settling{quiet: c.settle})
+				w.settle = w.backlog.settle
+				w.note = func(h happening) string {
+					if g := h.fields.ContentGeneration; h.fields.Event == initialEvent && h.Generation != g {
+						t.Errorf("%s: the generation is %d, and that of the contents %d", h.Path, h.Generation, g)
 					}
-					if first {
-						<-time.After(2 * outage)
-					}
-					return nil
+					return h.fields.Event + " " + noteContents(h)
 				}
-				end := s.begin(o.runWatch)
+				end := s.begin(w.runWatch)
 				if !c.initial {
 					s.put("/ls/local/one", "2")
 					s.pass(time.Second)
@@ -214,8 +179,8 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 				if c.deleted != (exitCode(err) == exitFailed && strings.Contains(err.Error(), "nothing to watch any more")) || !c.deleted && err != nil {
 					t.Errorf("it ended with %v", err)
 				}
-				if got := strings.Join(runs, ", "); got != c.runs {
-					t.Errorf("CMD ran for %s; want %s; printed\n%s", got, c.runs, &out)
+				if got := strings.Join(w.runs, ", "); got != c.runs {
+					t.Errorf("CMD ran for %s; want %s; printed\n%s", got, c.runs, &w.printed)
 				}
 			})
 		})
@@ -227,19 +192,9 @@ func TestWatchEndsAfterWhatWaits(t *testing.T) {
 	withFollowed(t, func(s *followed) {
 		const dir = "/ls/local/dir"
 		s.ok(s.author.MkdirAll(s.Context(), dir))
-		o := watching(io.Discard)
-		o.globals, o.exec, o.kinds, o.paths = s.g, "a test", ofChildren(), []api.Path{api.MustParsePath(dir)}
-		var runs []string
-		o.run = func(_ context.Context, due []toldEvent) error {
-			if len(runs) == 0 {
-				<-time.After(10 * time.Minute)
-			}
-			for _, one := range due {
-				runs = append(runs, one.fields.Event)
-			}
-			return nil
-		}
-		end := s.begin(o.runWatch)
+		w := s.watch(ofChildren(), dir)
+		w.first = 10 * time.Minute
+		end := s.begin(w.runWatch)
 		for range api.MaxEventQueue + 100 {
 			s.put(dir+"/x", "1")
 			s.ok(s.author.Delete(s.Context(), dir+"/x"))
@@ -247,8 +202,47 @@ func TestWatchEndsAfterWhatWaits(t *testing.T) {
 		s.ok(s.author.Delete(s.Context(), dir))
 		s.pass(20 * time.Minute)
 		err := end()
-		if n := len(runs); n < 2*api.MaxEventQueue || runs[n-1] != "handle-invalid" || exitCode(err) != exitFailed {
-			t.Errorf("CMD ran %d times, at last for %s; it ended with %v", n, runs[n-1], err)
+		if n := len(w.runs); n < 2*api.MaxEventQueue || w.runs[n-1] != "handle-invalid" || exitCode(err) != exitFailed {
+			t.Errorf("CMD ran %d times, at last for %s; it ended with %v", n, w.runs[n-1], err)
 		}
 	})
+}
+
+// No event tells of what is done while the watch may not read the node. It finds it out by itself, says so once, and runs CMD.
+func TestWatchOfWhatMayNotBeReadForAWhile(t *testing.T) {
+	const file, dir = "/ls/local/file", "/ls/local/dir"
+	for what, c := range map[string]struct {
+		path      string
+		kind      api.EventKind
+		meanwhile func(s *followed)
+		lost      int
+	}{
+		"nothing":            {file, api.EventContentsModified, func(*followed) {}, 0},
+		"written":            {file, api.EventContentsModified, func(s *followed) { s.put(file, "2") }, 1},
+		"not asked for":      {file, api.EventLockAcquired, func(s *followed) { s.put(file, "2") }, 0},
+		"a child comes":      {dir, api.EventChildAdded, func(s *followed) { s.put(dir+"/b", "1") }, 1},
+		"a child goes":       {dir, api.EventChildRemoved, func(s *followed) { s.ok(s.author.Delete(s.Context(), dir+"/a")) }, 1},
+		"a child is written": {dir, api.EventChildModified, func(s *followed) { s.put(dir+"/a", "2") }, 1},
+		"another comes":      {dir, api.EventChildModified, func(s *followed) { s.put(dir+"/b", "1") }, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			withFollowed(t, func(s *followed) {
+				s.readers()
+				s.put(file, "1")
+				s.ok(s.author.MkdirAll(s.Context(), dir))
+				s.permit(c.path, "all")
+				s.put(dir+"/a", "1")
+				w := s.watch([]api.EventKind{c.kind}, c.path)
+				end := s.begin(w.runWatch)
+				s.permit(c.path, "authors")
+				c.meanwhile(s)
+				s.permit(c.path, "all")
+				s.pass(10 * time.Minute)
+				s.ok(end())
+				if n := len(w.runs); n != c.lost || strings.Count(w.printed.String(), `"events-lost"`) != c.lost || strings.Count(w.printed.String(), "\n") != c.lost {
+					t.Errorf("CMD ran %d times, want %d; printed\n%s", len(w.runs), c.lost, &w.printed)
+				}
+			})
+		})
+	}
 }

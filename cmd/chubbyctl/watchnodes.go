@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -16,6 +14,7 @@ import (
 // watchedNode is a node followed by a handle.
 type watchedNode struct {
 	watched
+	o      *watchOptions
 	path   api.Path
 	stat   api.Stat // at its first opening
 	handle *client.Handle
@@ -23,38 +22,23 @@ type watchedNode struct {
 	known  outlook // the state at the beginning of the session, and reported since
 }
 
-// runWatch follows the nodes' events. --timeout is for opening them.
-func (o *watchOptions) runWatch(ctx context.Context) error {
-	if o.tree {
-		return o.watchTrees(ctx)
+func (*watchedNode) end() {} // the session closes the handle
+
+func (n *watchedNode) about() (p api.Path, remark string) {
+	switch children := slices.ContainsFunc(n.o.kinds, api.EventKind.OfChild); {
+	case n.stat.Kind == api.Directory && !children:
+		remark = "is a directory; --children tells of what is in it"
+	case n.stat.Kind == api.File && children:
+		remark = "is a file, and has no children"
 	}
-	var nodes []*watchedNode
-	for _, p := range o.paths {
-		nodes = append(nodes, &watchedNode{path: p})
-	}
-	return o.withFollowing(ctx, o.paths[0], &follower{
-		begin: func(ctx context.Context, c *client.Client) error {
-			for _, n := range nodes {
-				if err := n.open(ctx, c, o.kinds, o.initial); err != nil {
-					return err
-				}
-				if o.contents != "" && n.stat.Kind == api.Directory {
-					return usagef("--contents: %v is a directory, and has none", n.path)
-				}
-			}
-			return nil
-		},
-		follow: func(within context.Context, _ *client.Client, gap error) error {
-			return o.followNodes(ctx, within, nodes, gap)
-		},
-	})
+	return n.path, remark
 }
 
-// open opens a node in a session. In a later session than the first, a missing node is no error, but reported
-// as an event. With initial, CMD gets the first state.
-func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.EventKind, initial bool) error {
+// begin opens a node in a session. In a later session than the first, a missing node is no error, but reported
+// as an event.
+func (n *watchedNode) begin(ctx context.Context, c *client.Client) error {
 	first := n.handle == nil
-	h, err := c.Open(ctx, n.path.String(), client.OpenOptions{Read: true, Events: kinds})
+	h, err := c.Open(ctx, n.path.String(), client.OpenOptions{Read: true, Events: n.o.kinds})
 	if errors.Is(err, api.NotFound) && !first {
 		n.gone = "it was deleted while there was no session"
 		return nil
@@ -63,7 +47,7 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 		return err
 	}
 	stat, err := h.Stat(ctx)
-	listed := stat.Kind == api.Directory && slices.ContainsFunc(kinds, api.EventKind.OfChild)
+	listed := stat.Kind == api.Directory && slices.ContainsFunc(n.o.kinds, api.EventKind.OfChild)
 	var now outlook
 	if err == nil {
 		now, err = lookAt(ctx, h, listed)
@@ -74,13 +58,15 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 		return nil
 	case err != nil:
 		return err
+	case n.o.contents != "" && stat.Kind == api.Directory:
+		return usagef("--contents: %v is a directory, and has none", n.path)
 	}
 	n.handle, n.known = h, now
 	if !first {
 		return nil
 	}
-	n.stat, n.owed, n.children = stat, initial, maps.Clone(now.children)
-	if !initial {
+	n.stat, n.owed, n.children = stat, n.o.initial, maps.Clone(now.children)
+	if !n.owed {
 		n.handed = stat.Content
 	}
 	n.contents = func(ctx context.Context) (*watchedContents, error) {
@@ -120,30 +106,12 @@ func lookAt(ctx context.Context, h *client.Handle, listed bool) (outlook, error)
 	return now, err
 }
 
-// followNodes follows the nodes' events in one session. ctx ends with it, cmd with an interrupt.
-func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNode, gap error) error {
-	if gap == nil {
-		o.notice(o.err, o.describeWatch(nodes))
+// owes returns CMD's initial event, if it has yet to get that.
+func (n *watchedNode) owes() []happening {
+	if !n.owed || n.gone != "" {
+		return nil
 	}
-	if err := o.beginNodes(cmd, ctx, nodes); err != nil {
-		return err
-	}
-	var pumps []func(context.Context) error
-	for _, n := range nodes {
-		pumps = append(pumps, func(ctx context.Context) error { return n.pump(ctx, o.backlog, o.kinds, gap) })
-	}
-	return o.consume(cmd, ctx, pumps...)
-}
-
-// beginNodes runs CMD for the initial state of each node that needs it and has not had it.
-func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode) error {
-	var all []happening
-	for _, n := range nodes {
-		if n.owed && n.gone == "" {
-			all = append(all, initially(&n.watched, n.path, n.known.content))
-		}
-	}
-	return o.handleInitial(cmd, ctx, all)
+	return []happening{initially(&n.watched, n.path, n.known.content)}
 }
 
 // initially is CMD's initial event.
@@ -151,23 +119,7 @@ func initially(w *watched, p api.Path, generation api.Generation) happening {
 	return happening{Event: api.Event{Kind: api.EventContentsModified, Path: p.String(), Generation: generation}, of: w, initial: true}
 }
 
-// handleInitial runs CMD for the initial state: for each node, or, with settling, once.
-func (o *watchOptions) handleInitial(cmd, ctx context.Context, all []happening) error {
-	n := 1
-	if o.settle.quiet > 0 {
-		n = max(1, len(all))
-	}
-	for batch := range slices.Chunk(all, n) {
-		if err := o.handle(cmd, ctx, batch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pump puts a node's events into the backlog, until the last. gap is why the last session ended; nil in the
-// first.
-func (n *watchedNode) pump(ctx context.Context, b *backlog, kinds []api.EventKind, gap error) error {
+func (n *watchedNode) pump(ctx context.Context, gap error) error {
 	e := api.Event{Kind: api.EventLost, Path: n.path.String()}
 	switch {
 	case n.gone != "":
@@ -179,7 +131,7 @@ func (n *watchedNode) pump(ctx context.Context, b *backlog, kinds []api.EventKin
 	}
 	for {
 		if e.Kind != 0 {
-			if err := b.put(ctx, happening{Event: explained(e), of: &n.watched}); err != nil {
+			if err := n.o.backlog.put(ctx, happening{Event: explained(e), of: &n.watched}); err != nil {
 				return err
 			}
 		}
@@ -187,14 +139,14 @@ func (n *watchedNode) pump(ctx context.Context, b *backlog, kinds []api.EventKin
 			return nil
 		}
 		var err error
-		if e, err = n.next(ctx, kinds); err != nil {
+		if e, err = n.next(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // next waits for an event. Without one it looks once a lease: changes of an unreadable node cause no event.
-func (n *watchedNode) next(ctx context.Context, kinds []api.EventKind) (api.Event, error) {
+func (n *watchedNode) next(ctx context.Context) (api.Event, error) {
 	for {
 		e, quiet, err := n.within(ctx, api.DefaultLease)
 		if quiet {
@@ -203,7 +155,7 @@ func (n *watchedNode) next(ctx context.Context, kinds []api.EventKind) (api.Even
 				continue // Next knows why
 			}
 			before := n.known
-			if !slices.ContainsFunc(kinds, func(kind api.EventKind) bool { return now.shows(kind, &before) }) {
+			if !slices.ContainsFunc(n.o.kinds, func(kind api.EventKind) bool { return now.shows(kind, &before) }) {
 				n.known = now
 				continue
 			}
@@ -223,25 +175,4 @@ func (n *watchedNode) within(ctx context.Context, d time.Duration) (e api.Event,
 	defer cancel()
 	e, err = n.handle.Next(some)
 	return e, errors.Is(err, api.DeadlineExceeded) && ctx.Err() == nil, err
-}
-
-// describeWatch says what is watched, and which events cannot come.
-func (o *watchOptions) describeWatch(nodes []*watchedNode) string {
-	var paths, remarks []string
-	children := slices.ContainsFunc(o.kinds, api.EventKind.OfChild)
-	for _, n := range nodes {
-		paths = append(paths, n.path.String())
-		it := "It"
-		if len(nodes) > 1 {
-			it = n.path.String()
-		}
-		switch {
-		case n.stat.Kind == api.Directory && !children:
-			remarks = append(remarks, it+" is a directory; --children tells of what is in it")
-		case n.stat.Kind == api.File && children:
-			remarks = append(remarks, it+" is a file, and has no children")
-		}
-	}
-	text := fmt.Sprintf("watching %s for %s; end it with Ctrl-C", strings.Join(paths, ", "), strings.Join(kindNames(o.kinds), ", "))
-	return strings.Join(append([]string{text}, remarks...), ". ")
 }

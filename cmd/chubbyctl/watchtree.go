@@ -13,13 +13,95 @@ import (
 	"github.com/chubbylock/chubby/client/recipe"
 )
 
+// watchable is what is watched, in one session after another: a node, or a tree.
+type watchable interface {
+	begin(ctx context.Context, c *client.Client) error
+	// owes returns the initial state that CMD has yet to get.
+	owes() []happening
+	// pump puts events into the backlog, until the last, or the end of the session. gap is why the one before ended.
+	pump(ctx context.Context, gap error) error
+	about() (p api.Path, remark string)
+	end()
+}
+
+// runWatch follows nodes or trees. --timeout is for opening them.
+func (o *watchOptions) runWatch(ctx context.Context) error {
+	f := &follower{}
+	var all []watchable
+	for _, p := range o.paths {
+		if o.tree {
+			all = append(all, &watchedTree{o: o, path: p, follower: f, known: map[string]*leaf{}})
+		} else {
+			all = append(all, &watchedNode{o: o, path: p})
+		}
+	}
+	f.begin = func(ctx context.Context, c *client.Client) error {
+		for _, w := range all {
+			if err := w.begin(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f.follow = func(within context.Context, _ *client.Client, gap error) error {
+		if gap == nil {
+			o.notice(o.err, o.describeWatch(all))
+		}
+		var initial []happening
+		var pumps []func(context.Context) error
+		for _, w := range all {
+			initial = append(initial, w.owes()...)
+			pumps = append(pumps, func(ctx context.Context) error { return w.pump(ctx, gap) })
+		}
+		n := 1
+		if o.settle.quiet > 0 {
+			n = max(1, len(initial))
+		}
+		for batch := range slices.Chunk(initial, n) {
+			if err := o.handle(ctx, within, batch); err != nil {
+				return err
+			}
+		}
+		return o.consume(ctx, within, pumps...)
+	}
+	defer func() {
+		for _, w := range all {
+			w.end()
+		}
+	}()
+	return o.withFollowing(ctx, o.paths[0], f)
+}
+
+// describeWatch says what is watched, and which events cannot come.
+func (o *watchOptions) describeWatch(all []watchable) string {
+	what := "watching "
+	if o.tree {
+		what += "everything below "
+	}
+	var paths, remarks []string
+	for _, w := range all {
+		p, remark := w.about()
+		paths = append(paths, p.String())
+		it := "It"
+		if len(all) > 1 {
+			it = p.String()
+		}
+		if remark != "" {
+			remarks = append(remarks, it+" "+remark)
+		}
+	}
+	text := fmt.Sprintf("%s%s for %s; end it with Ctrl-C", what, strings.Join(paths, ", "), strings.Join(kindNames(o.kinds), ", "))
+	return strings.Join(append([]string{text}, remarks...), ". ")
+}
+
 // watchedTree is a directory with its subtree. A recipe.Tree has the state, across sessions; events are the
 // differences from the known state.
 type watchedTree struct {
-	path  api.Path
-	kinds []api.EventKind
-	tree  *recipe.Tree
-	known map[string]*leaf // by their names below it
+	o        *watchOptions
+	path     api.Path
+	follower *follower
+	tree     *recipe.Tree
+	known    map[string]*leaf // by their names below it
 
 	pending []happening // known, and not in the backlog yet: the rest of an ended session comes first in the next
 }
@@ -32,69 +114,53 @@ type leaf struct {
 	hidden bool // a directory above it is unreadable, or not read since: its absence does not mean removal
 }
 
-func (o *watchOptions) watchTrees(ctx context.Context) error {
-	var trees []*watchedTree
-	defer func() {
-		for _, t := range trees {
-			t.tree.Close()
-		}
-	}()
-	f := &follower{}
-	f.begin = func(ctx context.Context, _ *client.Client) error {
-		for _, p := range o.paths[len(trees):] { // they continue in the next session by themselves
-			tree, err := recipe.WatchTree(ctx, f.sessions, p.String(), recipe.TreeOptions{})
-			if err != nil {
-				return err
-			}
-			trees = append(trees, &watchedTree{path: p, kinds: o.kinds, tree: tree, known: map[string]*leaf{}})
-		}
+// begin begins the tree, once: it goes on in the next session by itself.
+func (t *watchedTree) begin(ctx context.Context, _ *client.Client) (err error) {
+	if t.tree != nil {
 		return nil
 	}
-	f.follow = func(within context.Context, _ *client.Client, gap error) error {
-		return o.followTrees(ctx, within, trees, gap)
+	if t.tree, err = recipe.WatchTree(ctx, t.follower.sessions, t.path.String(), recipe.TreeOptions{}); err != nil {
+		return err
 	}
-	return o.withFollowing(ctx, o.paths[0], f)
+	t.changes() // the initial state
+	for _, l := range t.known {
+		l.owed = t.o.initial && l.stat.Kind == api.File
+	}
+	return nil
 }
 
-// followTrees reports changes during a session.
-func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTree, gap error) error {
-	if gap == nil {
-		var paths []string
-		var all []happening
-		for _, t := range trees {
-			t.changes() // the initial state
-			paths = append(paths, t.path.String())
-			all = append(all, t.files()...)
-		}
-		o.notice(o.err, fmt.Sprintf("watching everything below %s for %s; end it with Ctrl-C", strings.Join(paths, ", "), strings.Join(kindNames(o.kinds), ", ")))
-		if o.initial {
-			if err := o.handleInitial(cmd, ctx, all); err != nil {
-				return err
-			}
-		}
+func (t *watchedTree) end() {
+	if t.tree != nil {
+		t.tree.Close()
 	}
-	var pumps []func(context.Context) error
-	for _, t := range trees {
-		pumps = append(pumps, func(ctx context.Context) error { return t.pump(ctx, o.backlog) })
-	}
-	return o.consume(cmd, ctx, pumps...)
 }
 
-// pump puts changes, and the end, into the backlog.
-func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
+func (t *watchedTree) about() (p api.Path, remark string) { return t.path, "" }
+
+// owes returns an initial event of each file of which CMD has yet to get one.
+func (t *watchedTree) owes() (all []happening) {
+	for _, name := range slices.Sorted(maps.Keys(t.known)) {
+		if l := t.known[name]; l.owed {
+			all = append(all, initially(&l.watched, l.stat.Path, l.stat.Content))
+		}
+	}
+	return all
+}
+
+func (t *watchedTree) pump(ctx context.Context, _ error) error {
 	for {
 		for ; len(t.pending) > 0; t.pending = t.pending[1:] {
-			if err := b.put(ctx, t.pending[0]); err != nil {
+			if err := t.o.backlog.put(ctx, t.pending[0]); err != nil {
 				return err
 			}
 		}
 		changed := t.tree.Changed()
-		t.pending = slices.DeleteFunc(t.changes(), func(h happening) bool { return !slices.Contains(t.kinds, h.Kind) })
+		t.pending = slices.DeleteFunc(t.changes(), func(h happening) bool { return !slices.Contains(t.o.kinds, h.Kind) })
 		if len(t.pending) > 0 {
 			continue
 		}
 		if err := t.tree.Err(); err != nil {
-			return b.put(ctx, happening{end: err})
+			return t.o.backlog.put(ctx, happening{end: err})
 		}
 		select {
 		case <-changed:
@@ -159,16 +225,6 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// files are CMD's initial events.
-func (t *watchedTree) files() (all []happening) {
-	for _, name := range slices.Sorted(maps.Keys(t.known)) {
-		if l := t.known[name]; l.stat.Kind == api.File {
-			all = append(all, initially(&l.watched, l.stat.Path, l.stat.Content))
-		}
-	}
-	return all
 }
 
 func (t *watchedTree) pathOf(name string) string { return path.Join(t.path.String(), name) }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"maps"
 	"strings"
 	"testing"
@@ -18,20 +16,9 @@ import (
 func TestTreeKeepsWhatDidNotFit(t *testing.T) {
 	withFollowed(t, func(s *followed) {
 		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
-		o := watching(io.Discard)
-		o.globals, o.exec, o.tree, o.kinds = s.g, "a test", true, []api.EventKind{api.EventContentsModified}
-		o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
-		had := map[string]bool{}
-		o.run = func(_ context.Context, due []toldEvent) error {
-			if len(had) == 0 {
-				<-time.After(2 * outage)
-			}
-			for _, one := range due {
-				had[one.Path] = true
-			}
-			return nil
-		}
-		end := s.begin(o.runWatch)
+		w := s.watch([]api.EventKind{api.EventContentsModified}, "/ls/local/t")
+		w.tree, w.first, w.note = true, 2*outage, func(h happening) string { return h.Path }
+		end := s.begin(w.runWatch)
 		want := map[string]bool{}
 		write := func(i int) {
 			path := fmt.Sprintf("/ls/local/t/%d", i)
@@ -47,6 +34,10 @@ func TestTreeKeepsWhatDidNotFit(t *testing.T) {
 		s.away(func() {})
 		s.pass(2 * outage)
 		s.ok(end())
+		had := map[string]bool{}
+		for _, path := range w.runs {
+			had[path] = true
+		}
 		if !maps.Equal(had, want) {
 			t.Errorf("CMD ran for %d files of %d", len(had), len(want))
 		}
@@ -57,66 +48,44 @@ func TestTreeKeepsWhatDidNotFit(t *testing.T) {
 // below it, nor of a file.
 func TestTreeThatMayNotBeReadForAWhile(t *testing.T) {
 	withFollowed(t, func(s *followed) {
-		acl := func(path string, names string) {
-			s.Helper()
-			h, err := s.author.Open(s.Context(), path, client.OpenOptions{ChangeACL: true})
-			s.ok(err)
-			_, err = h.SetACL(s.Context(), api.ACL{Read: names, Write: names, Change: names})
-			s.ok(err)
-			s.ok(h.Close(s.Context()))
-		}
-		s.put("/ls/local/acl/authors", "author\n")
-		s.put("/ls/local/acl/all", "author\nreader\n")
+		s.readers()
 		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t/d/deep"))
 		for _, name := range []string{"t/d/a", "t/d/gone", "t/d/deep/b", "t/d/deep/written", "t/d/deep/gone", "t/f"} {
 			s.put("/ls/local/"+name, "1")
 		}
-		var out bytes.Buffer
-		o := watching(&out)
-		adapt := s.g.adapt
-		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
-		o.globals, o.exec, o.tree, o.contents, o.err = s.g, "a test", true, contentsText, io.Discard
-		o.kinds = []api.EventKind{api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved}
-		o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
-		var runs []string
-		o.run = func(_ context.Context, due []toldEvent) error {
-			for _, one := range due {
-				runs = append(runs, one.Path+"="+*one.fields.Contents)
-			}
-			return nil
-		}
 		for _, initial := range []bool{true, false} {
-			runs, o.initial, o.backlog = nil, initial, newBacklog(settling{})
+			w := s.watch([]api.EventKind{api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved}, "/ls/local/t")
+			w.tree, w.contents, w.initial, w.note = true, contentsText, initial, noteContents
 			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {
-				acl(path, "all")
+				s.permit(path, "all")
 			}
 			s.put("/ls/local/t/d/gone", "1")
 			s.put("/ls/local/t/d/deep/gone", "1")
 			s.put("/ls/local/t/d/deep/written", "1")
-			end := s.begin(o.runWatch)
+			end := s.begin(w.runWatch)
 			s.pass(time.Second)
-			runs = nil
-			out.Reset()
+			w.runs = nil
+			w.printed.Reset()
 			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {
-				acl(path, "authors")
+				s.permit(path, "authors")
 			}
 			s.pass(time.Minute)
-			if out.Len() > 0 || len(runs) > 0 {
-				t.Errorf("when it may not be read, CMD runs for %q; printed\n%s", runs, &out)
+			if w.printed.Len() > 0 || len(w.runs) > 0 {
+				t.Errorf("when it may not be read, CMD runs for %q; printed\n%s", w.runs, &w.printed)
 			}
 			s.put("/ls/local/t/d/deep/written", "2")
 			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d/gone"))
 			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d/deep/gone"))
 			s.pass(time.Minute)
 			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {
-				acl(path, "all")
+				s.permit(path, "all")
 			}
 			s.pass(time.Minute)
-			if got := strings.Join(runs, " "); got != "/ls/local/t/d/deep/written=2" {
+			if got := strings.Join(w.runs, " "); got != "t/d/deep/written=2" {
 				t.Errorf("when it may be read again, CMD runs for %q", got)
 			}
-			if n, removed := strings.Count(out.String(), "\n"), strings.Count(out.String(), `child-removed`); n != 3 || removed != 2 {
-				t.Errorf("when it may be read again, it prints\n%s", &out)
+			if n, removed := strings.Count(w.printed.String(), "\n"), strings.Count(w.printed.String(), `child-removed`); n != 3 || removed != 2 {
+				t.Errorf("when it may be read again, it prints\n%s", &w.printed)
 			}
 			s.ok(end())
 		}
@@ -128,21 +97,12 @@ func TestTreeHasWhatCannotBeFollowed(t *testing.T) {
 	withFollowed(t, func(s *followed) {
 		s.put("/ls/local/acl/readers", "author\n")
 		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
-		var out bytes.Buffer
-		o := watching(&out)
 		adapt := s.g.adapt
 		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
-		o.globals, o.exec, o.tree, o.contents, o.err = s.g, "a test", true, contentsText, io.Discard
-		o.kinds = []api.EventKind{api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved}
-		o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
-		var runs []string
-		o.run = func(_ context.Context, due []toldEvent) error {
-			for _, one := range due {
-				runs = append(runs, one.fields.Event+" "+one.Path+"="+*one.fields.Contents)
-			}
-			return nil
-		}
-		end := s.begin(o.runWatch)
+		w := s.watch([]api.EventKind{api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved}, "/ls/local/t")
+		w.tree, w.contents = true, contentsText
+		w.note = func(h happening) string { return h.fields.Event + " " + noteContents(h) }
+		end := s.begin(w.runWatch)
 		dir, err := s.author.Open(s.Context(), "/ls/local/t/up", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true})
 		s.ok(err)
 		s.pass(time.Minute)
@@ -152,13 +112,13 @@ func TestTreeHasWhatCannotBeFollowed(t *testing.T) {
 		s.ok(err)
 		s.ok(file.Close(s.Context()))
 		s.pass(time.Minute)
-		if len(runs) > 0 {
-			t.Errorf("without contents CMD runs for %q", runs)
+		if len(w.runs) > 0 {
+			t.Errorf("without contents CMD runs for %q", w.runs)
 		}
 		s.put("/ls/local/acl/readers", "author\nreader\n")
 		s.pass(5 * time.Minute)
-		if got := strings.Join(runs, " "); got != "contents-modified /ls/local/t/f=1" {
-			t.Errorf("CMD runs for %q; printed\n%s", got, &out)
+		if got := strings.Join(w.runs, " "); got != "contents-modified t/f=1" {
+			t.Errorf("CMD runs for %q; printed\n%s", got, &w.printed)
 		}
 		s.ok(end())
 	})
@@ -166,13 +126,9 @@ func TestTreeHasWhatCannotBeFollowed(t *testing.T) {
 
 // watchTree begins a watch of /ls/local/t, and returns what it prints.
 func (s *followed) watchTree(settle time.Duration, kinds ...api.EventKind) (out *bytes.Buffer, end func() error) {
-	out = &bytes.Buffer{}
-	o := watching(out)
-	o.globals, o.exec, o.tree, o.kinds = s.g, "a test", true, kinds
-	o.backlog = newBacklog(settling{quiet: settle})
-	o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
-	o.run = func(context.Context, []toldEvent) error { return nil }
-	return out, s.begin(o.runWatch)
+	w := s.watch(kinds, "/ls/local/t")
+	w.tree, w.backlog = true, newBacklog(settling{quiet: settle})
+	return &w.printed, s.begin(w.runWatch)
 }
 
 // What waits when there is no tree any more is told before the end.
@@ -246,20 +202,9 @@ func TestTreeTellsEachGenerationOnce(t *testing.T) {
 	withFollowed(t, func(s *followed) {
 		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
 		s.put("/ls/local/t/a", "1")
-		o := watching(io.Discard)
-		o.globals, o.exec, o.tree, o.contents = s.g, "a test", true, contentsText
-		o.kinds, o.paths = []api.EventKind{api.EventContentsModified}, []api.Path{api.MustParsePath("/ls/local/t")}
-		var runs []string
-		o.run = func(_ context.Context, due []toldEvent) error {
-			if len(runs) == 0 {
-				<-time.After(time.Minute)
-			}
-			for _, one := range due {
-				runs = append(runs, one.Path+"="+*one.fields.Contents)
-			}
-			return nil
-		}
-		end := s.begin(o.runWatch)
+		w := s.watch([]api.EventKind{api.EventContentsModified}, "/ls/local/t")
+		w.tree, w.contents, w.first, w.note = true, contentsText, time.Minute, noteContents
+		end := s.begin(w.runWatch)
 		s.put("/ls/local/t/b", "1")
 		s.pass(time.Second)
 		s.put("/ls/local/t/a", "2")
@@ -268,7 +213,7 @@ func TestTreeTellsEachGenerationOnce(t *testing.T) {
 		s.put("/ls/local/t/a", "3")
 		s.pass(2 * time.Minute)
 		s.ok(end())
-		if got := strings.Join(runs, " "); got != "/ls/local/t/b=1 /ls/local/t/a=3" {
+		if got := strings.Join(w.runs, " "); got != "t/b=1 t/a=3" {
 			t.Errorf("CMD ran for %q", got)
 		}
 	})

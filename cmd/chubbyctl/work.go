@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -133,41 +132,23 @@ func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	case dash >= 0 && len(argv) == 0:
 		return usagef("%s: there is no command behind --", o.verb)
 	}
-	o.paths, o.argv = nil, argv
-	for _, text := range paths {
-		p, err := o.parsePath(text)
-		if err != nil {
-			return err
-		}
-		o.paths = append(o.paths, p)
+	var err error
+	if o.paths, err = o.parsePaths(o.verb, paths); err != nil {
+		return err
 	}
-	o.path = o.paths[0]
-	return nil
-}
-
-// checkPaths rejects paths without a lock, or that exclude each other.
-func (o *workOptions) checkPaths() error {
-	for i, p := range o.paths {
-		switch {
-		case p.IsRoot():
-			return usagef("%s: %v is the root directory of its cell; name a file below it, as in %v/nightly", o.verb, p, p)
-		case p.Cell() != o.path.Cell():
-			return usagef("%s: %v and %v are in different cells; the locks of one command are all in one", o.verb, o.path, p)
-		case slices.Contains(o.paths[:i], p):
-			return usagef("%s: %v is there twice; name each lock once", o.verb, p)
-		}
-	}
-	if len(o.paths) > 1 && o.sequencerFile != "" {
-		return usagef("--sequencer-file is for one lock; CMD has the sequencers of several in CHUBBY_SEQUENCER")
-	}
+	o.path, o.argv = o.paths[0], argv
 	return nil
 }
 
 func (o *workOptions) validate() error {
-	if err := o.checkPaths(); err != nil {
-		return err
+	for _, p := range o.paths {
+		if p.IsRoot() {
+			return usagef("%s: %v is the root directory of its cell; name a file below it, as in %v/nightly", o.verb, p, p)
+		}
 	}
 	switch {
+	case len(o.paths) > 1 && o.sequencerFile != "":
+		return usagef("--sequencer-file is for one lock; CMD has the sequencers of several in CHUBBY_SEQUENCER")
 	case o.wait < 0:
 		return usagef("--wait %v: want a duration, as in 30s", o.wait)
 	case o.busyCode < 0 || o.busyCode > 255:
@@ -229,10 +210,8 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	if o.begun == nil {
 		o.begun = stopwatch()
 	}
-	flag, limit := o.endOfOpening()
-	opening, cancel := o.withTimeToOpen(bound)
+	opening, cancel, report := o.opening(bound)
 	defer cancel()
-	report := o.reportWaitUntil(opening, o.path.Cell(), api.Path{}, flag, limit)
 	defer report.stop()
 	c, err := client.New(opening, cfg)
 	if err != nil {
@@ -246,7 +225,7 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		if farewell.Err() != nil {
 			bound = farewellBound // another interrupt came
 		}
-		o.closeSessionWithin(ctx, c, bound)
+		o.sayFarewell(ctx, c, bound, c.Close)
 	}()
 	if len(o.argv) > 0 {
 		if err := o.checkBudget(c.Lease()); err != nil {
@@ -257,7 +236,9 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	if err != nil {
 		return interruptOr(ctx, err)
 	}
-	defer t.request.end()
+	if t.request.stop != nil {
+		defer t.request.stop()
+	}
 	defer func() { o.giveUpLock(farewell, c, t) }()
 	if o.verbose {
 		o.notice(t.describe(c.Session()))
@@ -314,22 +295,6 @@ func (o *workOptions) keepAtLeast(ctx context.Context, lock tenure.Lock, left ti
 func (o *workOptions) waitRanOut(path api.Path, last string) error {
 	return &api.Error{
 		Code: api.DeadlineExceeded, Op: o.verb, Path: path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
-	}
-}
-
-// withWait returns a context that --wait ends, and a function that gives the resulting error --wait's exit
-// code. last says what was waited for.
-func (o *workOptions) withWait(ctx context.Context, minimum time.Duration) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
-	if !o.waits {
-		return ctx, func() {}, func(err error, _ string) error { return err }
-	}
-	ranOut := api.Errorf(api.DeadlineExceeded, "--wait %v ran out", o.wait)
-	waiting, cancel = context.WithTimeoutCause(ctx, max(o.wait-o.begun(), minimum), ranOut)
-	return waiting, cancel, func(err error, last string) error {
-		if err == nil || !errors.Is(context.Cause(waiting), ranOut) {
-			return err
-		}
-		return &exitError{exitWaited, o.waitRanOut(o.pathOf(err), last)}
 	}
 }
 
