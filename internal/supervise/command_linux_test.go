@@ -90,6 +90,26 @@ func TestScriptWithoutAnInterpreter(t *testing.T) {
 	}
 }
 
+// The system says only that a file is not there: it is not the program.
+func TestMissingInterpreterIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"#!/bin/sh\r\necho\r\n":       `"/bin/sh\r"`,
+		"#!/no/such/shell -e\necho\n": `"/no/such/shell -e"`,
+	} {
+		script := filepath.Join(t.TempDir(), "script")
+		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c := shell("")
+		c.Path, c.Args = script, []string{script}
+		_, err := Start(c, make(chan os.Signal, 1))
+		var notRun *NotRunError
+		if !errors.As(err, &notRun) || notRun.Code != ExitNotFound || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want a NotRunError with %d that names %s", text, err, ExitNotFound, want)
+		}
+	}
+}
+
 // What a service manager says to chubbyctl by its process number it says to the command. What is for another is left as it is.
 func TestVariablesOfOneProcess(t *testing.T) {
 	const script = `[ "$LISTEN_PID" = $$ ] && [ "$WATCHDOG_PID" = 1 ] && [ "$LISTEN_FDS" = 2 ] && [ -z "$LISTEN_PIDFDID" ] && [ "$1" = "a b" ] && exit 7`

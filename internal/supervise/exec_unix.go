@@ -5,10 +5,13 @@ package supervise
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,12 +49,37 @@ func pidVariables() (names []string) {
 
 // isText reports whether a file may be a script, by the rule of shells: not a program for another machine.
 func isText(path string) bool {
-	file, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	head, err := io.ReadAll(io.LimitReader(file, 256))
+	head, err := readHead(path)
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	return err == nil && !bytes.HasPrefix(head, []byte("\x7fELF")) && bytes.IndexByte(line, 0) < 0
+}
+
+func readHead(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, 256))
+}
+
+// explainStart explains ENOENT for a program that exists.
+func explainStart(path string, errno syscall.Errno) error {
+	if errno != unix.ENOENT {
+		return errno
+	}
+	head, err := readHead(path)
+	if err != nil {
+		return errno
+	}
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	script, is := bytes.CutPrefix(line, []byte("#!"))
+	switch name, returned := bytes.CutSuffix(script, []byte("\r")); {
+	case !is:
+		return fmt.Errorf("what it is run with, as its dynamic loader, is missing: %w", fs.ErrNotExist)
+	case returned:
+		return fmt.Errorf("its interpreter %q is missing: its lines end with CR LF, as on Windows; end them with LF, as dos2unix does: %w", string(name)+"\r", fs.ErrNotExist)
+	default:
+		return fmt.Errorf("its interpreter %q is missing: %w", strings.TrimSpace(string(name)), fs.ErrNotExist)
+	}
 }

@@ -187,7 +187,7 @@ func (p *Process) handleReport(r report) bool {
 		case r.Late:
 			p.err = ErrLate
 		case r.Errno != 0:
-			p.err = notRun(p.command.Path, syscall.Errno(r.Errno))
+			p.err = notRun(p.command.Path, explainStart(p.command.Path, syscall.Errno(r.Errno)))
 		}
 		p.started <- p.err
 		return false
