@@ -86,7 +86,8 @@ func newTransferCommand(g *globals) *cobra.Command {
 		Long: `transfer makes another replica of the cell the master: the one that --to names, or
 the one whose log is furthest. Sessions and locks do not notice; calls wait for some
 milliseconds. Do it before the master's machine is stopped; a replica that is
-stopped by SIGTERM does it by itself.
+stopped by SIGTERM does it by itself. It asks for no --yes, as it takes nothing from
+anybody; 'chubbyctl drill failover' says first whom it might disturb.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
@@ -102,7 +103,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				}
 				return g.output.Say(cmd.OutOrStdout(), map[string]string{"master": master}, "%s is the master", master)
 			})
-			if len(args) > 0 && to == "" && errors.Is(err, client.NothingListens) {
+			if len(args) > 0 && to == "" && (errors.Is(err, client.NothingListens) || errors.Is(err, api.WrongCell)) {
 				return fmt.Errorf("%w; if %s is a replica: 'chubbyctl cell transfer --to %s'", err, cell, cell)
 			}
 			return err

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -43,4 +48,30 @@ func TestAdviceKeepsWhatWasSaid(t *testing.T) {
 	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "wrote /ls/main/a") || !strings.Contains(err.Error(), "check CHUBBY_CELLS") {
 		t.Errorf("exit %d: %v", exitCode(err), err)
 	}
+}
+
+// A replica that is written where transfer takes a cell is found, whether nothing listens where that cell should be, or another
+// cell answers.
+func TestTransferToAReplicaAsACell(t *testing.T) {
+	const advice = "if r9 is a replica: 'chubbyctl cell transfer --to r9'"
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1)
+		refuse := func(context.Context, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+		for _, row := range []struct {
+			line    string
+			dial    func(context.Context, string) (net.Conn, error)
+			code    int
+			advised bool
+		}{
+			{"cell transfer r9", refuse, exitUnavailable, true},
+			{"cell transfer r9", c.Dial, exitFailed, true},
+			{"cell transfer r9 --to r1", c.Dial, exitFailed, false},
+			{"cell transfer", refuse, exitUnavailable, false},
+		} {
+			printed, code := runOver(t, c, row.dial, row.line, "")
+			if code != row.code || strings.Contains(printed, advice) != row.advised {
+				t.Errorf("%s: exit %d: %s", row.line, code, printed)
+			}
+		}
+	})
 }
