@@ -121,6 +121,35 @@ func TestBacklogIsMeasured(t *testing.T) {
 	})
 }
 
+// A replica that serves, or follows a master that it reaches, is shown as ready, and one that is cut off is not: a follower, or
+// the master of before.
+func TestReadinessIsMeasured(t *testing.T) {
+	inCell(t, func(t *testing.T, _ context.Context, c *celltest.Cell) {
+		for _, follows := range []bool{true, false} {
+			alone := c.Master()
+			if follows {
+				alone = others(3, alone)[0]
+			}
+			for _, step := range []struct {
+				take func(...string)
+				want float64 // of that replica
+			}{{func(...string) {}, 1}, {c.Isolate, 0}, {c.Rejoin, 1}} {
+				step.take(alone)
+				time.Sleep(10 * time.Second)
+				for _, id := range others(3) {
+					want := 1.0
+					if id == alone {
+						want = step.want
+					}
+					if now := cell.Gauges(c.Replica(id))["chubby_ready"]; now != want {
+						t.Errorf("%s alone: chubby_ready of %s is %v, want %v: %+v", alone, id, now, want, c.Replica(id).Health())
+					}
+				}
+			}
+		}
+	})
+}
+
 // Each kind of quota shows the share of that principal which uses most of its own, however little others use, and nobody's name.
 func TestQuotasAreMeasured(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
