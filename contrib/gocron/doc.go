@@ -33,6 +33,12 @@
 // half of AtLeast; so clocks may differ by the other half. A job whose interval is shorter
 // than AtLeast has runs left out.
 //
+// Schedulers that were started apart run a DurationJob at different times, and the lock of
+// one run is free again at that of the next scheduler, unless AtLeast is nearly as long as
+// the interval. gocron tells a Locker the name of a job, and not its interval. So a job of
+// an interval needs a Locker of its own (gocron.WithDistributedJobLocker), whose AtLeast is
+// a little shorter than the interval, or the Elector.
+//
 // If the session is lost while a job runs, another scheduler may do the next run after lease
 // and lock-delay. Task gives the work a context that ends before that.
 //

@@ -22,7 +22,9 @@ type LockerConfig struct {
 	Path string
 	// AtLeast is for how long a lock is kept after it was taken; 0 is DefaultAtLeast. It
 	// has to be shorter than the intervals between the runs of a job, and longer than twice
-	// the difference between the clocks of the hosts.
+	// the difference between the clocks of the hosts. For a DurationJob it has to be the
+	// interval less a little, a second for example: gocron does not tell the Locker the
+	// interval. Close waits as long.
 	AtLeast time.Duration
 	// LockDelay is for how long nobody gets a lock after its holder has failed (Chubby
 	// §2.4), at most api.MaxLockDelay. 0 is api.DefaultLockDelay, which is 10 s; a
@@ -30,11 +32,12 @@ type LockerConfig struct {
 	LockDelay time.Duration
 }
 
-// Locker is a gocron.Locker with the locks of a Chubby cell, for jobs that all schedulers run at the same time
-// (CronJob, DailyJob). Each scheduler counts the interval of a DurationJob from its own start: give those to an
-// Elector. Its methods may be called from
-// several goroutines. Close it. It has a goroutine for each lock that is kept although the
-// job has ended: at most one for each name.
+// Locker is a gocron.Locker with the locks of a Chubby cell, for jobs that all schedulers
+// run at the same time (CronJob, DailyJob). Each scheduler counts the interval of a
+// DurationJob from its own start: give those to an Elector, or give each interval a Locker
+// of its own, whose AtLeast is a little shorter than the interval. Its methods may be
+// called from several goroutines. Close it. It has a goroutine for each lock that is kept
+// although the job has ended: at most one for each name.
 type Locker struct {
 	keeper  *client.Keeper
 	dir     api.Path

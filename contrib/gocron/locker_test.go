@@ -88,6 +88,29 @@ func TestClocksDiffer(t *testing.T) {
 	})
 }
 
+// Schedulers that were started apart run the job of an interval at different times. It is done once in each interval if AtLeast is
+// nearly the interval; if AtLeast is short, each scheduler does it.
+func TestIntervalsOfSchedulersStartedApart(t *testing.T) {
+	const every, apart, rounds = 20 * time.Second, 7 * time.Second, 6
+	for atLeast, want := range map[time.Duration]int{every - time.Second: rounds, every / 5: 3 * rounds} {
+		t.Run(atLeast.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				for _, host := range []string{"one", "two", "three"} {
+					s := w.scheduler(gocron.WithDistributedLocker(w.locker(host, func(cfg *chubbycron.LockerConfig) { cfg.AtLeast = atLeast })))
+					task := func() { w.work(context.Background(), host, 10*time.Millisecond) }
+					w.job(s, gocron.DurationJob(every), task, gocron.WithName("report"))
+					w.sleep(apart)
+				}
+				before := len(w.done())
+				w.sleep(every * rounds)
+				if n := len(w.done()) - before; n != want {
+					t.Errorf("in %d intervals the job was done %d times; want %d", rounds, n, want)
+				}
+			})
+		})
+	}
+}
+
 // Lock answers at once, whatever there is; names have locks of their own.
 func TestLock(t *testing.T) {
 	inWorld(t, func(w *world) {

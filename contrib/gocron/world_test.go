@@ -71,9 +71,13 @@ func (w *world) elector(host string, edits ...func(*client.Config)) *chubbycron.
 	return e
 }
 
-func (w *world) locker(host string, edits ...func(*client.Config)) *chubbycron.Locker {
+func (w *world) locker(host string, edits ...func(*chubbycron.LockerConfig)) *chubbycron.Locker {
 	w.Helper()
-	k, err := chubbycron.NewLocker(w.keeper(host, edits...), chubbycron.LockerConfig{Path: locksPath, AtLeast: 4 * time.Second, LockDelay: 2 * time.Second})
+	cfg := chubbycron.LockerConfig{Path: locksPath, AtLeast: 4 * time.Second, LockDelay: 2 * time.Second}
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	k, err := chubbycron.NewLocker(w.keeper(host), cfg)
 	if err != nil {
 		w.Fatal(err)
 	}
