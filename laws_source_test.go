@@ -104,6 +104,9 @@ func lawPackageDocs(t *testing.T, files []source) {
 		if f.ast.Name.Name != "main" && path.Base(f.path) != "doc.go" && sizes[f.dir] > 1 {
 			t.Errorf("%s: the package comment stands in doc.go, where readers look, unless there is one file alone; move it there", f.path)
 		}
+		if slices.Contains(reviewed(), f.dir) && strings.Contains(strings.ToLower(f.ast.Doc.Text()), "mutex") {
+			t.Errorf("%s: go doc shows this to users, who want a lock of a cell; the order of mutexes stands in internals.go", f.path)
+		}
 	}
 	for dir, where := range docs {
 		switch {
