@@ -230,7 +230,8 @@ func writeModuleZip(t *testing.T, file, version string, files map[string][]byte)
 }
 
 // TestREADMEProgram builds and runs the first Go of the README, to the letter, by its own commands in an empty directory, against
-// a cell: it is a whole program of few lines, which works under the lock, and leaves the lock free and no session.
+// a cell: it is a whole program of few lines, which works under the lock, and leaves the lock free and no session. The README's
+// go install finds both programs.
 func TestREADMEProgram(t *testing.T) {
 	besideOthers(t)
 	readme := must(os.ReadFile("../README.md"))(t)
@@ -243,14 +244,21 @@ func TestREADMEProgram(t *testing.T) {
 		t.Errorf("the program has %d lines in main; want less than 10", lines)
 	}
 	commands := regexp.MustCompile("`(go mod init [^`]*) && go run \\.`").FindSubmatch(readme)
-	stopIf(t, commands == nil, "the README has no commands for its program")
+	install := regexp.MustCompile("`go install ([^`]*@main)`").FindSubmatch(readme)
+	stopIf(t, commands == nil || install == nil, "the README has no commands for its program, or for those of the cell")
 	dir := t.TempDir()
 	noErr(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
-	build := exec.CommandContext(t.Context(), "sh", "-c", string(commands[1])+" && go build -o program .")
+	// With -n, go finds all packages and says what it would do; TestMain has built the same.
+	line := fmt.Sprintf("%s && go build -o program . && go install -n %s", commands[1], install[1])
+	build := exec.CommandContext(t.Context(), "sh", "-c", line)
 	build.Dir = dir
-	build.Env = append(os.Environ(), moduleProxy(t)...)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, out)
+	build.Env = append(append(os.Environ(), moduleProxy(t)...), "GOBIN="+dir)
+	out, err := build.CombinedOutput()
+	stopIf(t, err != nil, "%s: %v\n%s", build, err, out)
+	for _, program := range []string{"chubbyctl", "chubbyd"} {
+		if !strings.Contains(string(out), " "+filepath.Join(dir, program)+"\n") {
+			t.Errorf("%s does not install %s", build, program)
+		}
 	}
 
 	w := start(t)
