@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds a release of HEAD twice, in two places, and compares: then what the packages contain, and what they do on a system that
-# is installed for it: install, start, upgrade, remove, purge. Run by `make verify-packages`, as root on Debian, with rpm,
-# lintian, shellcheck, debootstrap and systemd-container installed; it says what it leaves out where one of them is missing.
+# is installed for it: install, start, a disk that is full for a while, upgrade, remove, purge. Run by `make verify-packages`, as
+# root on Debian, with rpm, lintian, shellcheck, debootstrap and systemd-container installed; it says what it leaves out where
+# one of them is missing.
 #
 # DIST=DIRECTORY checks the release in that directory, and builds none. MIRROR is that of debootstrap, and SYSTEM a directory that
 # debootstrap has filled, of which a copy is used.
@@ -105,13 +106,13 @@ elif has debootstrap "install, start, upgrade, remove" && has systemd-nspawn "in
 		Description=Tries the packages
 		[Service]
 		Type=oneshot
-		TimeoutStartSec=180
+		TimeoutStartSec=300
 		ExecStart=/bin/sh -c '/root/packages-inside.sh >/root/result 2>&1; echo "exit $?" >>/root/result'
 		ExecStopPost=/bin/systemctl --no-block poweroff
 	UNIT
 	mkdir -p "$system/etc/systemd/system/multi-user.target.wants"
 	ln -s ../packages-test.service "$system/etc/systemd/system/multi-user.target.wants/"
-	timeout --foreground 240 systemd-nspawn --quiet --register=no --keep-unit --private-network --directory="$system" --boot \
+	timeout --foreground 360 systemd-nspawn --quiet --register=no --keep-unit --private-network --directory="$system" --boot \
 		>"$work/console" 2>&1 </dev/null || true
 	if [ -s "$system/root/result" ]; then cat "$system/root/result"; else
 		bad "the system did not start"
