@@ -44,7 +44,6 @@ func switching() []edit {
 		{"cell/start.go", "		Tracer:             newTracer(r.cfg),\n", "		Tracer:             newSwitchedTracer(r.cfg),\n"},
 		{"cell/start.go", "		Clock:   r.clock,\n		Appended: func(a disk.Appended) {\n", "		Clock:   switchedClock(r.clock),\n		Appended: func(a disk.Appended) {\n" + ask},
 		{"cell/start.go", "r.fsm.OnApplied(r.clock, func(a fsm.Applied) {\n", "r.fsm.OnApplied(switchedClock(r.clock), func(a fsm.Applied) {\n" + ask},
-		{"cell/internal/master/epoch.go", "return n.phases != nil }", "return n.phases != nil && steps.Measured() }"},
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/session"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -108,14 +107,10 @@ func (m *masterMetrics) MutexHeld(d time.Duration)    { m.mutexHolds.Observe(d.S
 
 func (m *masterMetrics) TurnEnded(name api.Name, held time.Duration) { m.locks.held(name, held) }
 
-func (m *masterMetrics) LockGranted(name api.Name, wait time.Duration, trace steps.Trace) {
+func (m *masterMetrics) LockGranted(name api.Name, wait time.Duration, trace string) {
 	m.grants.Inc()
 	m.takeovers.granted()
-	id := ""
-	if trace != nil {
-		id = trace.ID()
-	}
-	m.locks.waited(name, wait, id)
+	m.locks.waited(name, wait, trace)
 }
 
 // takeoverTimes measures this replica's take-overs, by phase.

@@ -26,22 +26,16 @@ type Queued struct {
 // awaitGrant waits in a queue until the request is answered. If Queued fails, or ctx ends, its place is kept
 // for one lease, and skipped meanwhile, so that the client may return (decision 8).
 func (l *Locks) awaitGrant(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
-	trace := l.epoch.traceOf(ctx)
 	began := l.epoch.clock()
 	w, offered, err := l.joinQueue(&waiter{
-		claim: r.Claim, lock: r.Handle.Node, ticket: r.Ticket, detects: r.Detect, quiet: r.Quiet, trace: trace, request: steps.RequestOf(ctx),
+		claim: r.Claim, lock: r.Handle.Node, ticket: r.Ticket, detects: r.Detect, quiet: r.Quiet,
+		trace: steps.TraceOf(ctx), request: steps.RequestOf(ctx),
 	}, r.Waited)
 	if err != nil {
 		return l.refuseClaim(ctx, w.claim, err)
 	}
 	first, answer, err := l.awaitAnswer(ctx, w, offered, r.Queued)
-	now, straight := l.epoch.clock(), offered && first == nil
-	if trace != nil {
-		tellWait(trace, w, first, straight, began, now, err)
-	}
-	if late := steps.LateOf(ctx, w.answering(began, now, straight)); late != nil {
-		tellWait(late, w, first, straight, began, now, err)
-	}
+	w.tell(ctx, first, offered && first == nil, began, l.epoch.clock(), err)
 	return answer, err
 }
 

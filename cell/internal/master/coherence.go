@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -95,12 +96,21 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 	if ch == nil || ch.nextClearing() == nil { // most often
 		return nil
 	}
-	began := co.epoch.clock()
-	looking := co.look(ctx)
+	step := steps.Step{Kind: steps.Caches, From: co.epoch.clock()}
+	began := step.From
+	var look <-chan time.Time // for a trace: most clients have dropped their copies sooner
+	if steps.Told(ctx, 0) != nil {
+		look = time.After(firstLook)
+	}
 	defer func() {
-		now := co.epoch.clock()
-		co.epoch.metrics.ChangeWaited(now.Sub(began))
-		looking.tell(ctx, names, began, now, err)
+		step.To, step.Err = co.epoch.clock(), err
+		co.epoch.metrics.ChangeWaited(step.To.Sub(began))
+		if call := steps.Told(ctx, step.To.Sub(began)); call != nil {
+			for _, name := range names {
+				step.Names = append(step.Names, co.epoch.path(name))
+			}
+			call.Step(step)
+		}
 	}()
 	slow := time.NewTimer(slowChange)
 	defer slow.Stop()
@@ -116,8 +126,10 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 		case <-slow.C:
 			co.epoch.journal.say(slog.LevelWarn, "a change waits for clients that do not drop what they have cached",
 				slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", co.epoch.path(names[0])), slog.String("clients", co.laggards(ch)))
-		case <-looking.due:
-			looking.at(ch)
+		case <-look:
+			co.epoch.mu.LockPatient()
+			step.Slow, _ = co.slowest(ch)
+			co.epoch.mu.Unlock()
 		case <-limit:
 			co.epoch.mu.LockPatient()
 			late.Reset(co.cutOff(ch, names[0], co.epoch.clock()))
@@ -133,6 +145,9 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 	}
 	return nil
 }
+
+// firstLook is when a traced change looks for the sessions that it waits for.
+const firstLook = 20 * time.Millisecond
 
 // laggards names the clients that a change waits for, with an estimate of very many.
 func (co *coherence) laggards(ch *change) string {

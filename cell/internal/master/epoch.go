@@ -38,9 +38,7 @@ type prover interface {
 // handOver hands a command to the proposer; nothing else does. Each command is then observed once, or
 // unproposed once. So one place unmarks its waiters, also after a refusal. epoch.mu is held.
 func (e *epoch) handOver(one *proposal) error {
-	if e.proposer.entries.timed() {
-		one.queued = e.clock()
-	}
+	one.queued = e.clock()
 	err := e.proposer.enqueue(one)
 	if err != nil {
 		//mutant: _ = e.unproposed
@@ -123,20 +121,15 @@ type entries struct {
 	wall  func() int64
 
 	clock  session.Clock
-	phases func() steps.Phases // of the last applied entry; nil if no call is traced
-	last   *entry              // the newest; nil if none is traced
+	phases func() steps.Phases // of the last applied entry
+	last   *entry              // the newest; nil before the first
 }
 
-func (n *entries) timed() bool { return n.phases != nil }
-
-// append is AppendEntry, timed if needed.
+// append is AppendEntry, timed.
 func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	if !n.timed() {
-		return AppendEntry(n.log, n.epoch, n.wall(), commands)
-	}
 	now := &entry{commands: len(commands), from: n.clock()}
 	results, err := AppendEntry(n.log, n.epoch, n.wall(), commands)
-	if now.committed = err == nil; now.committed {
+	if err == nil {
 		now.phases = n.phases()
 	}
 	n.last = now

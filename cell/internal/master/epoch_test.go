@@ -81,7 +81,7 @@ func TestDoubtStays(t *testing.T) {
 func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		p := newProposer(m, 1, func() int64 { return 0 }, func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
+		p := newProposer(untimed(m), func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
 		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
 		propose := func() error {
 			one := newProposal(c, raftfsm.MaxLevel, false, nil)

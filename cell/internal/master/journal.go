@@ -158,10 +158,9 @@ func (j *journal) noteAsked(asked steps.RequestID, o occasion, text string, attr
 type Metrics interface {
 	Proposed(commands int, err error) // an entry was appended, or with err perhaps not
 	SessionBegun()
-	SessionEnded(why api.EndReason, unheard int) // unheard counts other sessions whose clients have not returned since the takeover
-	LeaseExtended(unheard int)                   // likewise
-	// LockGranted counts a grant after a wait; trace is nil if not traced.
-	LockGranted(name api.Name, wait time.Duration, trace steps.Trace)
+	SessionEnded(why api.EndReason, unheard int)                 // unheard counts other sessions whose clients have not returned since the takeover
+	LeaseExtended(unheard int)                                   // likewise
+	LockGranted(name api.Name, wait time.Duration, trace string) // after a wait; trace names that of the request, if it is traced
 	// TurnEnded counts how long a lock was held, by one holder or readers together; see holdTimes.
 	TurnEnded(name api.Name, held time.Duration)
 	ChangeWaited(wait time.Duration) // for clients to drop what they had cached
@@ -175,14 +174,14 @@ type Metrics interface {
 // uncounted is the Metrics of a master without one.
 type uncounted struct{}
 
-func (uncounted) Proposed(int, error)                              {}
-func (uncounted) SessionBegun()                                    {}
-func (uncounted) SessionEnded(api.EndReason, int)                  {}
-func (uncounted) LeaseExtended(int)                                {}
-func (uncounted) LockGranted(api.Name, time.Duration, steps.Trace) {}
-func (uncounted) TurnEnded(api.Name, time.Duration)                {}
-func (uncounted) ChangeWaited(time.Duration)                       {}
-func (uncounted) Invalidated()                                     {}
-func (uncounted) EventDropped()                                    {}
-func (uncounted) MutexHeld(time.Duration)                          {}
-func (uncounted) TakeoverCleared(time.Duration)                    {}
+func (uncounted) Proposed(int, error)                         {}
+func (uncounted) SessionBegun()                               {}
+func (uncounted) SessionEnded(api.EndReason, int)             {}
+func (uncounted) LeaseExtended(int)                           {}
+func (uncounted) LockGranted(api.Name, time.Duration, string) {}
+func (uncounted) TurnEnded(api.Name, time.Duration)           {}
+func (uncounted) ChangeWaited(time.Duration)                  {}
+func (uncounted) Invalidated()                                {}
+func (uncounted) EventDropped()                               {}
+func (uncounted) MutexHeld(time.Duration)                     {}
+func (uncounted) TakeoverCleared(time.Duration)               {}

@@ -113,13 +113,13 @@ func TestJournalThatIsStuck(t *testing.T) {
 // lateCall is told what a slow call has waited for.
 type lateCall struct{ told []steps.Step }
 
-func (*lateCall) ID() string          { return "" }
-func (c *lateCall) Step(s steps.Step) { c.told = append(c.told, s) }
+func (*lateCall) RequestID() steps.RequestID { return 0 }
+func (*lateCall) TraceID() string            { return "" }
+func (c *lateCall) Step(s steps.Step)        { c.told = append(c.told, s) }
 
 // A change whose entry takes long says so, and one that does not is told nothing; nor is the wait for a lock.
 func TestSlowEntries(t *testing.T) {
 	inSoloLogged(t, slog.New(slog.DiscardHandler), func(t *testing.T, m *soloMaster) {
-		m.epoch.proposer.entries.phases = func() steps.Phases { return steps.Phases{} }
 		c := m.client(t, 1)
 		h := c.open(t, "/ls/local/lock", api.MayCreate).Handle
 		for _, slow := range []time.Duration{0, steps.Slow - time.Millisecond, steps.Slow} {

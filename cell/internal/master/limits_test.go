@@ -276,7 +276,7 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heldEntries{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
-		p := newProposer(h, 1, func() int64 { return 1 }, func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
+		p := newProposer(untimed(h), func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
 		p.limits = l
 		go p.runProposer(t.Context())
 		test(t, p, h)
@@ -361,4 +361,12 @@ func TestPendingBytesAreBounded(t *testing.T) {
 // hand hands one of the master's own commands to a proposer.
 func hand(p *proposer, c raftfsm.Command) bool {
 	return p.enqueue(newProposal(c, raftfsm.MaxLevel, true, nil)) == nil
+}
+
+// untimed puts entries into a log, at no time.
+func untimed(log Log) entries {
+	return entries{
+		log: log, epoch: 1, wall: func() int64 { return 1 }, clock: func() session.Instant { return 0 },
+		phases: func() steps.Phases { return steps.Phases{} },
+	}
 }

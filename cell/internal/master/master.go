@@ -29,7 +29,7 @@ type Config struct {
 	KeepAlives float64              // max wanted per second
 	MaxWeight  int64                // of the tree, see room; 0: no bound
 	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
-	Phases     func() steps.Phases  // of the last entry that Log.Append returned; nil if no call is traced
+	Phases     func() steps.Phases  // of the last entry that Log.Append returned; may be nil
 }
 
 // Master is a replica's mastership in one epoch: what only the master knows and does. It is made when the
@@ -59,6 +59,9 @@ type Master struct {
 func New(ctx context.Context, cfg Config) *Master {
 	if cfg.Metrics == nil {
 		cfg.Metrics = uncounted{}
+	}
+	if cfg.Phases == nil {
+		cfg.Phases = func() steps.Phases { return steps.Phases{} }
 	}
 	e := &epoch{
 		number:  cfg.Epoch,
@@ -99,8 +102,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		epoch: e, tables: t, events: events, offers: out, revocations: lost, remover: gone, sessions: sessions, files: files, locks: locks,
 	}
 	e.unproposed = observed.unproposed
-	e.proposer = newProposer(cfg.Log, cfg.Epoch, cfg.Wall, observed.observe)
-	e.proposer.entries.clock, e.proposer.entries.phases = cfg.Clock, cfg.Phases
+	e.proposer = newProposer(entries{log: cfg.Log, epoch: cfg.Epoch, wall: cfg.Wall, clock: cfg.Clock, phases: cfg.Phases}, observed.observe)
 	inspector.CheckPoints = newCheckPoints(e)
 	inspector.Backups.begun = inspector.CheckPoints.Soon
 	return &Master{

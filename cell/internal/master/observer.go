@@ -126,10 +126,8 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 			continue
 		}
 		o.locks.recordGrant(claim, o.asked)
-		if o.epoch.proposer.entries.timed() {
-			if w := o.tables.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
-				w.entry = o.epoch.proposer.entries.last
-			}
+		if w := o.tables.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
+			w.entry = o.epoch.proposer.entries.last
 		}
 		o.tables.queues.answerWaiter(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
 		if one := o.tables.handles.find(claim.Owner); one != nil && one.wantsConflicts() && claim.Answer.Code() == api.OK && !claim.Again {

@@ -22,10 +22,7 @@ type offers struct {
 func (o *offers) offer(lead []*waiter) []raftfsm.Claim {
 	var claims []raftfsm.Claim
 	for _, w := range lead {
-		w.offered = true
-		if o.epoch.proposer.entries.timed() {
-			w.granting = o.epoch.clock()
-		}
+		w.offered, w.granting = true, o.epoch.clock()
 		claims = append(claims, w.claim)
 	}
 	return claims

@@ -40,8 +40,8 @@ type proposal struct {
 	done    chan outcome    // receives one
 	after   func()          // called once it is observed or never will be; may be nil
 
-	queued session.Instant // when handed over, if traced
-	entry  *entry          // its entry, if traced; valid after a receive from done
+	queued session.Instant // when handed over
+	entry  *entry          // valid after a receive from done; nil if it was in none
 }
 
 // newProposal encodes a command for a state of that level. after, which may be nil, is called once it is
@@ -57,9 +57,9 @@ type outcome struct {
 	err    error
 }
 
-func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)) *proposer {
+func newProposer(n entries, observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)) *proposer {
 	return &proposer{
-		entries: entries{log: log, epoch: epoch, wall: wall}, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		entries: n, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		limits: defaultLimits(), shares: map[api.SessionID]int{},
 	}
 }

@@ -34,9 +34,9 @@ type waiter struct {
 	err    error          // why the log did not answer; once done is closed
 
 	request  steps.RequestID // of the first call
-	trace    steps.Trace     // likewise; nil if not traced
-	granting session.Instant // when its granting command was handed over, if traced
-	entry    *entry          // that answered it, if traced; once done is closed
+	trace    string          // likewise; "" if it is not traced
+	granting session.Instant // when its granting command was handed over
+	entry    *entry          // that answered it; once done is closed
 
 	refusal *refusal.Refusal // that the log is asked to record, or nil
 }

@@ -4,25 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
-func (e *epoch) traceOf(ctx context.Context) steps.Trace {
-	if !e.proposer.entries.timed() {
-		return nil
-	}
-	return steps.Of(ctx)
-}
-
 // entry is the timing of an entry, written before its commands are observed.
 type entry struct {
-	commands  int
-	from      session.Instant // when it was made
-	phases    steps.Phases
-	committed bool
+	commands int
+	from     session.Instant // when it was made
+	phases   steps.Phases    // zero if it was not committed
 }
 
 // steps returns the steps of a call, from the hand-over at queued to the answer by this entry at done.
@@ -31,7 +22,7 @@ func (n *entry) steps(queued, done session.Instant, err error) []steps.Step {
 		return []steps.Step{{Kind: steps.Pending, From: queued, To: done, Err: err}}
 	}
 	one := steps.Step{Kind: steps.Entry, From: n.from, To: done, Err: err, Commands: n.commands}
-	if p := n.phases; n.committed && p.AppendTo != 0 && p.ApplyTo != 0 {
+	if p := n.phases; p.AppendTo != 0 && p.ApplyTo != 0 {
 		one.Parts = []steps.Step{
 			{Kind: steps.Append, From: p.AppendFrom, To: p.AppendTo},
 			{Kind: steps.Quorum, From: p.AppendTo, To: p.ApplyFrom},
@@ -42,62 +33,42 @@ func (n *entry) steps(queued, done session.Instant, err error) []steps.Step {
 	return []steps.Step{{Kind: steps.Pending, From: queued, To: n.from}, one}
 }
 
-// firstLook is when a traced change first looks for the sessions it waits for: most have dropped their
-// copies. Each later look waits lookAgain times as long.
-const (
-	firstLook = 20 * time.Millisecond
-	lookAgain = 8
-)
-
-// look records the sessions that a traced change waits for. The zero look does nothing.
-type look struct {
-	co    *coherence
-	trace steps.Trace
-	due   <-chan time.Time // when to look; never, if it is nil
-	timer *time.Timer
-	after time.Duration
-	slow  []api.SessionID
+// await is proposal.await, and tells the call what it waited for.
+func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
+	result, err := one.await(ctx)
+	now := e.clock()
+	if call := steps.Told(ctx, now.Sub(one.queued)); call != nil {
+		var by *entry
+		if err == nil || ctx.Err() == nil { // else the proposer may still change one
+			by = one.entry
+		}
+		for _, step := range by.steps(one.queued, now, err) {
+			call.Step(step)
+		}
+	}
+	return result, err
 }
 
-// look begins to look for a traced call.
-func (co *coherence) look(ctx context.Context) (l look) {
-	if l.trace = co.epoch.traceOf(ctx); l.trace != nil {
-		l.co, l.after, l.timer = co, firstLook, time.NewTimer(firstLook)
-		l.due = l.timer.C
+// tell tells the call of a request for a lock what it waited for. first is its first progress; straight: it
+// was offered at once. The call was slow if the answer took long after earlier waiters were done.
+func (w *waiter) tell(ctx context.Context, first *Queued, straight bool, began, now session.Instant, err error) {
+	answered := false
+	select {
+	case <-w.done:
+		answered = w.entry != nil // valid, because done is closed
+	default:
 	}
-	return l
-}
-
-// at records the sessions that still have to drop something.
-func (l *look) at(ch *change) {
-	l.co.epoch.mu.LockPatient()
-	if ids, _ := l.co.slowest(ch); len(ids) > 0 {
-		l.slow = ids
+	granting, answering := began, time.Duration(0)
+	if answered && !straight {
+		granting = max(began, w.granting)
 	}
-	l.co.epoch.mu.Unlock()
-	l.after *= lookAgain
-	l.timer.Reset(l.after)
-}
-
-// tell ends the wait of a call.
-func (l *look) tell(ctx context.Context, names []api.Name, began, now session.Instant, err error) {
-	step := steps.Step{Kind: steps.Caches, From: began, To: now, Err: err, Slow: l.slow}
-	if late := steps.LateOf(ctx, now.Sub(began)); late != nil {
-		late.Step(step)
+	if answered {
+		answering = now.Sub(granting)
 	}
-	if l.trace == nil {
+	call := steps.Told(ctx, answering)
+	if call == nil {
 		return
 	}
-	l.timer.Stop()
-	for _, name := range names {
-		step.Names = append(step.Names, l.co.epoch.path(name))
-	}
-	l.trace.Step(step)
-}
-
-// tellWait tells a trace what a request for a lock waited for. first is its first progress; straight: it was
-// offered at once.
-func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now session.Instant, err error) {
 	queue := steps.Step{Kind: steps.Queue, From: began, To: now, Err: err, Mode: w.claim.Mode}
 	if first != nil {
 		queue.Place, queue.Waiting = first.Place, first.Waiting
@@ -105,59 +76,15 @@ func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now
 			queue.Holders = append(queue.Holders, holder.Session)
 		}
 	}
-	answered := false
-	select {
-	case <-w.done:
-		answered = w.entry != nil // valid, because done is closed
-	default:
-	}
 	if !answered {
-		t.Step(queue)
+		call.Step(queue)
 		return
 	}
 	if !straight {
-		queue.To, queue.Err = max(began, w.granting), nil
-		began = queue.To
-		t.Step(queue)
+		queue.To, queue.Err = granting, nil
+		call.Step(queue)
 	}
-	for _, step := range w.entry.steps(began, now, err) {
-		t.Step(step)
+	for _, step := range w.entry.steps(granting, now, err) {
+		call.Step(step)
 	}
-}
-
-// answering returns how long a request's answer took after earlier waiters were done; 0 if unknown.
-func (w *waiter) answering(began, now session.Instant, straight bool) time.Duration {
-	select {
-	case <-w.done:
-	default:
-		return 0
-	}
-	switch {
-	case w.entry == nil: // valid, because done is closed
-		return 0
-	case straight:
-		return now.Sub(began)
-	}
-	return now.Sub(max(began, w.granting))
-}
-
-// await is proposal.await, and tells the call's trace what it waited for.
-func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
-	result, err := one.await(ctx)
-	if !e.proposer.entries.timed() || one.queued == 0 {
-		return result, err
-	}
-	now := e.clock()
-	for _, t := range []steps.Trace{e.traceOf(ctx), steps.LateOf(ctx, now.Sub(one.queued))} {
-		switch {
-		case t == nil:
-		case ctx.Err() != nil && err != nil: // the proposer may still change one
-			t.Step(steps.Step{Kind: steps.Pending, From: one.queued, To: now, Err: err})
-		default:
-			for _, step := range one.entry.steps(one.queued, now, err) {
-				t.Step(step)
-			}
-		}
-	}
-	return result, err
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Trace is told what one call waits for. A call has one if it is traced: see With. Its methods are called by the
-// goroutine that serves the call, with no mutex held.
-type Trace interface {
-	// ID names the trace, in metrics and log lines.
-	ID() string
+// Call is a call as the room of the wire keeps it. Its methods are called by the goroutine that serves the call, with no
+// mutex held.
+type Call interface {
+	RequestID() RequestID
+	// TraceID names the trace of the call, in metrics and log lines; "" if it is not traced.
+	TraceID() string
 	// Step is told of a part of the call that has ended. The parts come in their order, and do not overlap.
 	Step(Step)
 }
@@ -58,7 +59,7 @@ type Phases struct {
 	ApplyFrom, ApplyTo   session.Instant
 }
 
-// CallKey finds in the context of a call what the room of the wire keeps of it, an Identified.
+// CallKey finds the Call in its context.
 type CallKey struct{}
 
 // RequestID names a call, as its client does in all attempts, for people: in errors, and in the logs of replicas. It is not
@@ -69,40 +70,30 @@ type RequestID uint64
 // String writes 16 hexadecimal digits, as clients do.
 func (r RequestID) String() string { return fmt.Sprintf("%016x", uint64(r)) }
 
-// Identified is a call that its client has given a name.
-type Identified interface{ RequestID() RequestID }
-
 // Slow is how long a call may take, without what it waits for by design, before it is told what it has waited for although
-// it is not traced: see LateOf.
+// it is not traced.
 const Slow = time.Second
 
-// LateOf returns what is told of a call that has taken so long, nil if nobody is, or it has not.
-func LateOf(ctx context.Context, took time.Duration) Trace {
-	if took < Slow {
-		return nil
+// Told returns the call that is to be told of a step that has taken so long: nil, unless the call is traced or the step was slow.
+func Told(ctx context.Context, took time.Duration) Call {
+	if c, ok := ctx.Value(CallKey{}).(Call); ok && (took >= Slow || c.TraceID() != "") {
+		return c
 	}
-	t, _ := ctx.Value(CallKey{}).(Trace)
-	return t
+	return nil
 }
 
 // RequestOf returns the name of a call, 0 if it has none.
 func RequestOf(ctx context.Context) RequestID {
-	if c, ok := ctx.Value(CallKey{}).(Identified); ok {
+	if c, ok := ctx.Value(CallKey{}).(Call); ok {
 		return c.RequestID()
 	}
 	return 0
 }
 
-// traceKey finds the trace of a call in its context.
-type traceKey struct{}
-
-// With returns the context of a call that is traced.
-func With(ctx context.Context, t Trace) context.Context {
-	return context.WithValue(ctx, traceKey{}, t)
-}
-
-// Of returns the trace of a call, nil if it is not traced.
-func Of(ctx context.Context) Trace {
-	t, _ := ctx.Value(traceKey{}).(Trace)
-	return t
+// TraceOf names the trace of a call, "" if it is not traced.
+func TraceOf(ctx context.Context) string {
+	if c, ok := ctx.Value(CallKey{}).(Call); ok {
+		return c.TraceID()
+	}
+	return ""
 }

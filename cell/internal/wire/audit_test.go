@@ -138,7 +138,7 @@ func TestWhoIsBelievedToBeTraced(t *testing.T) {
 				has := false
 				ctx := metadata.NewIncomingContext(called(t, conn), metadata.MD{"traceparent": test.says})
 				_, _, _ = throughDoor(ctx, s, method, &pb.LocateRequest{}, func(ctx context.Context, _ any) (any, error) {
-					has = steps.Of(ctx) != nil
+					has = steps.TraceOf(ctx) != ""
 					return nil, &api.Error{Code: api.NotFound}
 				})
 				return has

@@ -25,7 +25,7 @@ func requestIDOf(request any) steps.RequestID {
 	return 0
 }
 
-// RequestID implements steps.Identified.
+// RequestID implements steps.Call.
 func (c *call) RequestID() steps.RequestID { return c.named }
 
 // maxSaid limits each text in the line of a refusal, in bytes: the refused caller chooses these texts.
@@ -70,16 +70,21 @@ func (p phases) attrs() (list []any) {
 	return list
 }
 
-var (
-	_ steps.Identified = (*call)(nil)
-	_ steps.Trace      = (*call)(nil)
-)
+var _ steps.Call = (*call)(nil)
 
-// ID implements steps.Trace: the call is not traced.
-func (*call) ID() string { return "" }
+// TraceID implements steps.Call.
+func (c *call) TraceID() string {
+	if c.trace == nil {
+		return ""
+	}
+	return c.trace.ID()
+}
 
-// Step implements steps.Trace, for a call that was slow.
+// Step implements steps.Call, for a call that is traced or was slow.
 func (c *call) Step(s steps.Step) {
+	if c.trace != nil {
+		c.trace.Step(s)
+	}
 	if c.slow == nil {
 		c.slow = phases{}
 	}
@@ -130,7 +135,7 @@ func (s *service) describe(c *call) []slog.Attr {
 	if c.named != 0 {
 		attrs = append(attrs, slog.String("request", c.named.String()))
 	}
-	if id := c.traceID(); id != "" {
+	if id := c.TraceID(); id != "" {
 		attrs = append(attrs, slog.String("trace", id))
 	}
 	return attrs
@@ -145,7 +150,9 @@ type Tracer interface {
 
 // Trace records a traced call.
 type Trace interface {
-	steps.Trace
+	ID() string
+	// Step records a part of the call that has ended.
+	Step(s steps.Step)
 	// End is called once, when the call is answered.
 	End(subject TraceSubject, code api.Code)
 }
@@ -203,11 +210,4 @@ func (s *service) traceSubject(request any) (about TraceSubject) {
 		about.Path = m.Path(name)
 	}
 	return about
-}
-
-func (c *call) traceID() string {
-	if c.trace == nil {
-		return ""
-	}
-	return c.trace.ID()
 }

@@ -103,7 +103,7 @@ func (c *call) ended(reply any, err error) {
 	}
 	if s.cfg.Answered != nil {
 		took := s.cfg.Stopwatch() - c.arrived
-		s.cfg.Answered(c.method, code, took, c.traceID())
+		s.cfg.Answered(c.method, code, took, c.TraceID())
 		if own := c.own(took); own >= steps.Slow {
 			s.logSlow(c, took, own)
 		}
@@ -118,14 +118,6 @@ func (s *service) park(ctx context.Context, rest func() (any, error)) (resume fu
 		defer s.recovered(c.method, &err)
 		return c.answered(rest())
 	})
-}
-
-// Context implements grpc.ServerStream.
-func (c *call) Context() context.Context {
-	if c.trace == nil {
-		return c.ServerStream.Context()
-	}
-	return steps.With(c.ServerStream.Context(), c.trace)
 }
 
 // RecvMsg implements grpc.ServerStream: it decodes the request, or returns why it is not served. Over gRPC it
