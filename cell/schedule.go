@@ -89,8 +89,8 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		}
 		s.known = true
 		//mutant: /* nothing */ //by TestUnfinishedBackupsAreRemoved of ./cell
-		r.removeUnfinished(ctx, m.CellID(), now, names)
-		for _, at := range backupTimes(r.cfg.Cell, m.CellID(), names) {
+		r.removeUnfinished(ctx, m.State().CellID, now, names)
+		for _, at := range backupTimes(r.cfg.Cell, m.State().CellID, names) {
 			//mutant: if at > 0 { //by TestScheduledBackups of ./cell
 			if at < now+every { // else a master's clock was wrong
 				//mutant: _ = at //by TestScheduledBackups of ./cell
@@ -98,12 +98,12 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 			}
 		}
 	}
-	if since := now - s.last; since < every && since > -every && !restoredSince(m.Restored(), s.last, now) { // nor was the clock put back
+	if since := now - s.last; since < every && since > -every && !restoredSince(m.State().Restored, s.last, now) { // nor was the clock put back
 		//mutant: /* nothing */ //by TestBackupWhoseAnswerIsLost of ./cell
 		s.failures = 0 // the last one succeeded, though its maker did not learn that
 		return nil
 	}
-	id := m.CellID()
+	id := m.State().CellID
 	name, begun := backupName(r.cfg.Cell, id, now), r.clock()
 	var size countingWriter
 	err := r.cfg.Backups.Place.Create(ctx, name, func(w io.Writer) error {

@@ -79,7 +79,7 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 	var err error
 	for _, spare := range spares {
 		//mutant: if err = nil; err == nil { //by TestSpareThatCannot of ./cell
-		if err = r.standsBy(spare, m.Level()); err == nil {
+		if err = r.standsBy(spare, m.State().Level); err == nil {
 			settled, err := m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
 			if err == nil && !settled {
 				return nil // another change was decided meanwhile

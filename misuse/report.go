@@ -27,8 +27,8 @@ type Report struct {
 // Finding is a misuse by one session, or by the sessions of one principal.
 type Finding struct {
 	Kind     Kind       // one that is not Known was found by a newer master
-	Who      api.Holder `pb:"Party"` // without a Session: those of the Principal; the Session alone, if the viewer may not see whose it is
-	Path     string     // where it was last; "" if it is about no node, or the viewer may not read that
+	Who      api.Holder `pb:"Party"` // without a Session: those of the Principal
+	Path     string     // where it was last; "" if it is about no node
 	Count    int
 	Share    float64       // of all those that Count is a part of; 0 if it is no part of anything
 	Measured time.Duration // in which they were counted

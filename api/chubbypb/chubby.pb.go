@@ -5403,8 +5403,8 @@ func (x *LintReply) GetMore() uint32 {
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`  // of misuse.Kind
-	Party         *Party                 `protobuf:"bytes,2,opt,name=party,proto3" json:"party,omitempty"` // without a session: about those of its principal; only the session, if the caller may not see whose it is
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`   // where it was last; empty if it is about no node, or the caller may not read that
+	Party         *Party                 `protobuf:"bytes,2,opt,name=party,proto3" json:"party,omitempty"` // without a session: about those of its principal
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`   // where it was last; empty if it is about no node
 	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	Share         float64                `protobuf:"fixed64,5,opt,name=share,proto3" json:"share,omitempty"`                            // of all those that count is a part of; 0: of nothing
 	MeasuredNs    int64                  `protobuf:"varint,6,opt,name=measured_ns,json=measuredNs,proto3" json:"measured_ns,omitempty"` // in which they were counted

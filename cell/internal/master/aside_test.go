@@ -169,7 +169,7 @@ func TestToldAsideIsBounded(t *testing.T) {
 		t.Errorf("tells of %d with long names", n)
 	}
 	crowded := newTestMailbox()
-	crowded.mail.add("p", crowded.mail.limit/8+1)
+	crowded.all.used.add("p", crowded.all.limit/8+1)
 	equal(t, tells(crowded, ""), 0, "tells of %d in a crowd")
 }
 

@@ -47,53 +47,47 @@ type takenBackup struct {
 	end   bool          // it is the last one
 }
 
-// BackupPart is a part of a backup.
-type BackupPart struct {
-	Data []byte
-	Last bool
-}
-
-// Read returns a part of a backup, by its client's number. Part 1 begins it; each later one is the next, or
+// Read returns a part of a backup, and whether it is the last, by its client's number. Part 1 begins it; each later one is the next, or
 // the last one again. It is for operators; without authentication who is "", and may read.
-func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (BackupPart, error) {
+func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (data []byte, last bool, err error) {
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
-		return BackupPart{}, err
+		return nil, false, err
 	}
 	//mutant: if who == "" { //by TestLookingTakesRights of ./cell
 	if who != "" {
 		if err := b.epoch.state().PermitOperator(who); err != nil {
-			return BackupPart{}, err
+			return nil, false, err
 		}
 	}
 	key := backupKey{who, number}
 	one, err := b.find(key, part == 1)
 	if err != nil {
-		return BackupPart{}, err
+		return nil, false, err
 	}
 	select {
 	case one.asked <- struct{}{}:
 		defer func() { <-one.asked }()
 	case <-ctx.Done():
-		return BackupPart{}, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
 	switch {
 	case part == one.part && part > 0:
-		return BackupPart{Data: one.data, Last: one.end}, nil
+		return one.data, one.end, nil
 	case part != one.part+1 || one.end:
-		return BackupPart{}, api.Errorf(api.InvalidArgument, "part %d of the backup is asked for, and part %d is next", part, one.part+1)
+		return nil, false, api.Errorf(api.InvalidArgument, "part %d of the backup is asked for, and part %d is next", part, one.part+1)
 	}
-	data := make([]byte, backupChunk)
+	data = make([]byte, backupChunk)
 	n, err := io.ReadFull(one.from, data)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		one.end = true
 	case err != nil:
 		b.drop(key)
-		return BackupPart{}, err
+		return nil, false, err
 	}
 	one.part, one.data = part, data[:n]
 	b.touch(key)
-	return BackupPart{Data: one.data, Last: one.end}, nil
+	return one.data, one.end, nil
 }
 
 // touch restarts the idle time of an open backup.

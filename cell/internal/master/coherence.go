@@ -19,13 +19,9 @@ import (
 // applyChange is the only path of changes that clients can see (decision 21). It makes the names uncacheable,
 // and tells the sessions that may cache them. When each has acknowledged or ended, it proposes the change.
 // The observer posts its events; then the names are cacheable again, and the caller has its answer. A retry
-// of a finished change does not wait.
-func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
-	return co.applyChangeThen(ctx, by, c, func() {}, names...)
-}
-
-// applyChangeThen is applyChange, and calls after once the change is observed, or never will be.
-func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
+// of a finished change does not wait. It calls after, which may be nil, once the change is observed, or never
+// will be.
+func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
 	if co.epoch.isAnswered(by) {
 		result, err := co.epoch.commit(ctx, c, after)
 		return result, cmp.Or(err, result.Answer.Err())
@@ -45,7 +41,9 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 		if beside != nil {
 			co.endChange(beside)
 		}
-		after()
+		if after != nil {
+			after()
+		}
 	}
 	//mutant: _ = flush; for _, waits := range []*change{ch, beside} {
 	//mutant: for _, waits := range []*change{flush, beside} { //by TestCachesAreConsistent of ./cell
@@ -55,7 +53,7 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 			return raftfsm.Result{}, err
 		}
 	}
-	if full := co.room.check(by.Session, c); full != nil {
+	if full := co.checkRoom(by.Session, c); full != nil {
 		return co.epoch.refuseAs(ctx, by, full, done)
 	}
 	//mutant: co.endChange(ch); result, err := co.epoch.commit(ctx, c, after)
@@ -76,7 +74,7 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 	}
 	because := co.epoch.state().Try(c).Refusal
 	if because == nil {
-		because = co.room.check(by.Session, c)
+		because = co.checkRoom(by.Session, c)
 	}
 	if because == nil {
 		return result, false, nil

@@ -2,6 +2,8 @@ package master
 
 import (
 	"cmp"
+	"context"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -102,4 +104,73 @@ func (one *openHandle) hearsOf(w *waiter) bool {
 	}
 	//mutant: return true
 	return !w.quiet || one.CachesLock
+}
+
+// maxRecall bounds how long a TryAcquire or a Delete waits for a kept lock.
+const maxRecall = time.Second
+
+// maxRecalled bounds the holders of a recalled lock; one with more is not recalled.
+const maxRecalled = 64
+
+// awaitRecall asks for a kept, unused lock that conflicts with mode, and waits for it. asked says that
+// holders were told.
+func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by namespace.Owner, mode api.LockMode) (asked bool) {
+	if node, err := p.epoch.state().Tree.Resolve(lock); err != nil || len(node.Holders) == 0 { // most need no mutex
+		return false
+	}
+	p.epoch.mu.LockPatient()
+	r := p.recall(lock, by, mode)
+	p.epoch.mu.Unlock()
+	if r == nil {
+		return false
+	}
+	timer := time.NewTimer(r.until.Sub(p.epoch.clock()))
+	defer timer.Stop()
+	select {
+	case <-r.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-p.epoch.ctx.Done():
+	}
+	return true
+}
+
+// recall asks a lock's holders for it once. It returns nil if there is nothing to wait for: an earlier
+// request waits, or a holder does not keep the lock. epoch.mu is held, with pauses.
+func (p *publisher) recall(lock namespace.Ref, by namespace.Owner, mode api.LockMode) *recall {
+	p.epoch.mu.pause(p.queues.stepsOf(lock.Name))
+	node, err := p.epoch.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) == 0 || len(node.Holders) > maxRecalled || node.Revoked != nil || !node.Mode.Conflicts(mode) ||
+		p.queues.firstAhead(lock, mode) != nil {
+		return nil
+	}
+	open := p.handles.onNode[lock]
+	for _, holder := range node.Holders {
+		if h := open[holder.Owner]; h == nil || h.Owner == by || !h.CachesLock || !h.Events.Has(api.EventConflictingLock) {
+			return nil
+		}
+	}
+	if r := p.recalls[lock]; r != nil {
+		return r
+	}
+	r := &recall{lock: lock, until: p.epoch.clock().Add(maxRecall), done: make(chan struct{})}
+	for _, holder := range node.Holders {
+		sequence := p.postTo(holder.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock, Recall: true})
+		if sequence == 0 {
+			continue
+		}
+		box := p.boxes.byID[holder.Session]
+		if box.recalled == nil {
+			box.recalled = map[*recall]uint64{}
+		}
+		if box.recalled[r] == 0 {
+			r.left++
+		}
+		box.recalled[r] = sequence
+	}
+	if r.left == 0 {
+		return nil
+	}
+	p.recalls[lock] = r
+	return r
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -299,5 +300,74 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 		must(m.Files.Open(t.Context(), q))(t)
 		noErr(t, m.Files.Use(held, namespace.ToWrite, false))
 		equalAll(t, conflictsOf(c[0]), []string{"report"}, "the holder was told %q")
+	})
+}
+
+// listening opens a handle through which a client gets events of conflicting requests, and acknowledges none.
+func (c *soloClient) listening(t *testing.T, path string, keeps bool) Handle {
+	t.Helper()
+	q := c.asked(path, raftfsm.Open{})
+	q.Handle.Events, q.Handle.CachesLock = EventSet(0).With(api.EventConflictingLock), keeps
+	o := must(c.m.Files.Open(t.Context(), q))(t)
+	return o.Handle
+}
+
+// conflictsOf returns what a client was told about conflicting requests, by the reasons of these; recalls have "recall".
+func conflictsOf(c *soloClient) []string {
+	time.Sleep(time.Second) // its KeepAlive carries them
+	synctest.Wait()
+	list := []string{}
+	for _, e := range c.conflicts() {
+		if e.Recall {
+			list = append(list, "recall")
+		} else {
+			list = append(list, e.Explanation)
+		}
+	}
+	return list
+}
+
+// askingFor is a claim with a reason.
+func (c *soloClient) askingFor(h Handle, mode api.LockMode, reason string) raftfsm.Claim {
+	claim := c.claim(h, mode)
+	claim.Reason = reason
+	return claim
+}
+
+// A TryAcquire whose client gives up while the lock is asked back has asked all the same: the recall is told to no program.
+func TestTryThatIsGivenUpIsTold(t *testing.T) {
+	for quiet, want := range map[bool][]string{false: {"recall", "backup"}, true: {"recall"}} {
+		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+			silent := m.client(t, 9) // it acknowledges nothing
+			silent.try(t, silent.listening(t, "/ls/local/f", true), api.Exclusive)
+			ctx, cancel := context.WithTimeout(t.Context(), maxRecall/2)
+			defer cancel()
+			if _, err := m.Locks.TryAcquire(ctx, requestFor(c[0].askingFor(h[0], api.Exclusive, "backup"), h[0]).quietIf(quiet)); err == nil {
+				t.Error("it has the lock")
+			}
+			for _, e := range silent.hear(t) {
+				silent.note(e)
+			}
+			equalAll(t, conflictsOf(silent), want, "quiet %t: told %q", quiet)
+		})
+	}
+}
+
+// A quiet TryAcquire has a lock given back also if more keep it than are waited for.
+func TestQuietTryRecallsOfVeryMany(t *testing.T) {
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+		var keeping []Handle
+		for range maxRecalled + 1 {
+			one := c[0].listening(t, "/ls/local/f", true)
+			c[0].try(t, one, api.Shared)
+			keeping = append(keeping, one)
+		}
+		began := time.Now()
+		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(c[1].claim(h[1], api.Exclusive), h[1]).quietIf(true)); !errors.Is(err, api.LockHeld) || time.Since(began) > maxRecall/2 {
+			t.Errorf("%v, after %v", err, time.Since(began))
+		}
+		if told := conflictsOf(c[0]); len(told) != len(keeping) || slices.Contains(told, "") {
+			t.Errorf("%d of %d were asked: %q", len(told), len(keeping), told)
+		}
 	})
 }

@@ -204,10 +204,8 @@ func (c *copier) lockOnce(h Handle) {
 		return
 	}
 	c.held[h.Owner] = true
-	c.hearsOfConflicts(h, got.Generation)
 	failIf(c.t, gone == nil && !node.Holds(h.Owner), "a lock was granted to %+v that %+v does not show", h.Owner, node)
 	c.upTo(5 * time.Millisecond)
-	c.hearsOfConflicts(h, got.Generation)
 	if c.percent(70) {
 		release := c.mutation()
 		if _, err := ask(c, func(ctx context.Context) (any, error) { return nil, c.m.Locks.Release(ctx, release, h, got.Generation) }); err != nil {
@@ -218,32 +216,6 @@ func (c *copier) lockOnce(h Handle) {
 			c.t.Errorf("a lock that was released is held: %+v", node)
 		}
 	}
-}
-
-// hearsOfConflicts checks that a holder got an event if another waits for its lock, and is not quiet (Chubby §2.5),
-// in whichever order they came, and however it got the lock.
-func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
-	c.m.epoch.mu.Lock()
-	defer c.m.epoch.mu.Unlock()
-	node, gone := c.m.epoch.state().Tree.Resolve(h.Node)
-	if gone != nil || !node.Holds(h.Owner) || node.Lock != generation {
-		return
-	}
-	var w *waiter
-	for _, one := range c.m.tables.queues.waitingFor(h.Node, node.Mode) {
-		if w == nil && !one.quiet {
-			w = one
-		}
-	}
-	if w == nil || w.claim.Handle == h.Owner.Handle && w.claim.Mutation.Session == h.Owner.Session {
-		return
-	}
-	for _, e := range append(slices.Clone(c.m.tables.boxes.byID[c.who.Session].events), c.conflicts()...) {
-		if e.Kind == api.EventConflictingLock && e.Handle == h.Owner.Handle && e.Generation == generation && !e.Recall {
-			return
-		}
-	}
-	c.t.Errorf("%+v waits for the lock of %+v, which got no event", w, h.Owner)
 }
 
 func (c *copier) closeIt(h Handle) {
@@ -328,7 +300,7 @@ func (s *soloMaster) leftovers(t *testing.T) {
 		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
 	}
 	failIf(t, len(s.tables.handles.refusing) > 0, "left: %d refusals on their way", len(s.tables.handles.refusing))
-	s.checkMailLocked(t)
+	checkMail(t, s.tables.boxes)
 }
 
 // note records an event.

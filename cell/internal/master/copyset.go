@@ -14,7 +14,7 @@ import (
 // metadata, absence, the list of its children.
 //
 // The rule: while a session may have a copy of a name, and its lease runs, no change of that name takes
-// effect. The lease is the cache lease (cacheleases.go), or else the session's. register enters a copy before
+// effect. The lease is the cache lease (renewCache), or else the session's. register enters a copy before
 // the read, and never during a change: the node is uncacheable then, so readers never wait and one round of
 // acknowledgements is enough.
 //
@@ -249,7 +249,7 @@ type coherence struct {
 	leases      *session.Leases
 	revocations *revocations
 
-	room       room
+	maxWeight  int64         // of the tree (namespace.Counts.Weight), see checkRoom; 0: no bound
 	slowClient time.Duration // see Config.SlowClient
 }
 

@@ -290,7 +290,7 @@ func (w *crowd) elect() {
 	l.Master = New(ctx, Config{
 		Epoch: w.epoch, Cell: "local", State: w.state.Load, Log: l, Fence: l, Wall: func() int64 { return 0 },
 		Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano()) },
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), SlowClient: w.slow,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: uncounted{}, SlowClient: w.slow,
 	})
 	if w.polite {
 		l.epoch.mu.maxStepsOverride = 1
@@ -313,7 +313,7 @@ func (w *crowd) limit() {
 	defer m.epoch.mu.Unlock()
 	m.epoch.proposer.mu.Lock()
 	defer m.epoch.proposer.mu.Unlock()
-	m.epoch.proposer.limits, m.tables.queues.claims, m.tables.boxes.mail.limit = w.limits, w.limits.claims, w.mail
+	m.epoch.proposer.limits, m.tables.queues.claims, m.tables.boxes.limit = w.limits, w.limits.claims, w.mail
 }
 
 func (w *crowd) master() *crowdEpoch {

@@ -224,7 +224,7 @@ func (m *Master) remembered() map[string]int {
 		flush = len(c.flush.left)
 	}
 	return map[string]int{
-		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used.of), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
+		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.used.of), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
 		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used.of),
 		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": m.tables.queues.absent.Len(), "settled waiters": len(m.tables.outbox.requests),
 		"principals with waiters": len(m.tables.queues.used.of), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -15,11 +16,6 @@ import (
 type delays struct {
 	ids  map[api.Name]uint64 // namespace.Delay.ID
 	ends session.Timetable[api.Name]
-}
-
-type delayOver struct {
-	name api.Name
-	id   uint64
 }
 
 func newDelays() *delays { return &delays{ids: map[api.Name]uint64{}} }
@@ -38,14 +34,14 @@ func (d *delays) start(name api.Name, id uint64, length time.Duration, now sessi
 }
 
 // due removes and returns at most maxDue expired delays, the earliest first.
-func (d *delays) due(now session.Instant) []delayOver {
-	var over []delayOver
+func (d *delays) due(now session.Instant) []raftfsm.EndDelay {
+	var over []raftfsm.EndDelay
 	for len(over) < maxDue {
 		name, end, ok := d.ends.Next()
 		if !ok || end > now {
 			break
 		}
-		over = append(over, delayOver{name: name, id: d.ids[name]})
+		over = append(over, raftfsm.EndDelay{Name: name, ID: d.ids[name]})
 		delete(d.ids, name)
 		d.ends.Drop(name)
 	}

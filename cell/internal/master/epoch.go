@@ -87,6 +87,22 @@ func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) 
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
+// await is proposal.await, and tells the call what it waited for.
+func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
+	result, err := one.await(ctx)
+	now := e.clock()
+	if call := steps.Told(ctx, now.Sub(one.queued)); call != nil {
+		var by *entry
+		if err == nil || ctx.Err() == nil { // else the proposer may still change one
+			by = one.entry
+		}
+		for _, step := range by.steps(one.queued, now, err) {
+			call.Step(step)
+		}
+	}
+	return result, err
+}
+
 // path returns the path of a name in this cell, for people and clients.
 func (e *epoch) path(name api.Name) string { return "/" + api.Root + "/" + e.cell + string(name) }
 
@@ -97,6 +113,15 @@ func (e *epoch) holder(state *raftfsm.State, h namespace.Holder) api.Holder {
 		described.Principal, described.Host, described.PID = s.Principal, s.Host, s.PID
 	}
 	return described
+}
+
+// parties describes at most most holders, and counts the others.
+func (e *epoch) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
+	some := holders[:min(len(holders), most)]
+	for _, h := range some {
+		list = append(list, e.holder(state, h))
+	}
+	return list, len(holders) - len(some)
 }
 
 // principal returns a session's principal.

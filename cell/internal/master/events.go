@@ -13,6 +13,30 @@ import (
 // The observer publishes events in commit order: after the change can be read, and before its author has the
 // answer. They wait in mailboxes, and the master never waits for those (Chubby §2.5).
 
+// publisher puts events into the mailboxes of the sessions they concern.
+type publisher struct {
+	epoch     *epoch
+	boxes     *mailboxes
+	handles   *handles
+	queues    *queues
+	recalls   recalls
+	holdTimes *holdTimes
+	copyset   *copyset
+}
+
+// postTo posts a copy of an event about a handle to its session. It returns the event's number, 0 without a
+// mailbox. epoch.mu is held.
+func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
+	box := p.boxes.byID[to.Session]
+	if box == nil {
+		return 0
+	}
+	return box.post(&Event{
+		Kind: kind, Handle: to.Handle, Path: p.epoch.path(ref.Name), Child: e.Child,
+		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation, Recall: e.Recall,
+	})
+}
+
 // publishChange posts a change to handles on the node and its directory. epoch.mu is held.
 func (p *publisher) publishChange(c namespace.Change) {
 	if !p.copyset.isChanging(c.Node.Name) {
@@ -54,7 +78,7 @@ func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event,
 	}
 	for _, h := range p.handles.onNode[ref] {
 		p.epoch.mu.pause(1)
-		h.known = known{}
+		h.looked, h.tried = false, false
 		if !h.Events.Has(kind) {
 			continue
 		}
@@ -120,7 +144,7 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 		}
 	}
 	for _, v := range r.Vacant {
-		p.recalls.end(v.Lock)
+		p.recalls.end(p.recalls[v.Lock])
 		if !handedOn[v.Lock] {
 			p.holdTimes.endHold(v.Lock.Name, p.epoch.clock())
 			p.tellHandles(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})

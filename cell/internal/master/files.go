@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -17,8 +18,6 @@ import (
 
 // Files is the master's part that opens, reads, changes and closes nodes (Chubby §2.6).
 type Files struct {
-	Txns *txns // changes of several at once
-
 	epoch     *epoch
 	handles   *handles
 	boxes     *mailboxes
@@ -200,7 +199,7 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 		result, err = f.epoch.commit(ctx, c, done)
 		err = cmp.Or(err, result.Answer.Err())
 	} else {
-		result, err = f.coherence.applyChangeThen(ctx, r.Mutation, c, done, namesTouched(r.Create.Name)...)
+		result, err = f.coherence.applyChange(ctx, r.Mutation, c, done, namesTouched(r.Create.Name)...)
 	}
 	if err != nil {
 		return Opened{}, err
@@ -314,42 +313,23 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 
 func (one *openHandle) countUse(to purpose) {
 	if to.looking && one.looked {
-		one.usage.count(actionLookAgain, one.Node.Name)
+		one.usage.count(misuse.Polling, one.Node.Name)
 	}
 	if to.trying && one.tried {
-		one.usage.count(actionTryAgain, one.Node.Name)
+		one.usage.count(misuse.LockPolling, one.Node.Name)
 	}
 	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
 }
 
-// writingOf returns what to count once a write is done. A retry counts nothing.
-func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents) action {
-	if c == nil || f.epoch.isAnswered(by) {
-		return noAction
-	}
-	node, _ := f.epoch.state().Tree.Resolve(h.Node) // nil if it is gone
-	return writingTo(node, c.Contents)
-}
-
 // Change makes a change through a handle.
 func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
-	var result raftfsm.Result
-	writing := f.writingOf(h, by, c.SetContents)
-	err := f.use(h, right, purpose{})
-	if err != nil {
-		result, err = f.Refuse(ctx, by, err)
-	} else {
-		if c.Delete != nil { // refused while another session holds the lock
-			f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)
-		}
-		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
-		if err == nil && writing != noAction {
-			f.epoch.mu.Lock()
-			f.handles.countDone(h.Owner, writing)
-			f.epoch.mu.Unlock()
-		}
+	if err := f.use(h, right, purpose{}); err != nil {
+		return f.Refuse(ctx, by, err)
 	}
-	return result, err
+	if c.Delete != nil { // refused while another session holds the lock
+		f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)
+	}
+	return f.coherence.applyChange(ctx, by, c, nil, namesTouched(h.Node.Name)...)
 }
 
 // checkSpelling refuses to create a node whose name is not in Unicode's normal form C (NFC). Such a name

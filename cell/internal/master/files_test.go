@@ -192,7 +192,7 @@ func TestNamesAreCreatedInNFC(t *testing.T) {
 			}
 		}
 		commit := func(o ...raftfsm.Operation) (raftfsm.Result, error) {
-			return m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: c.mutation(), Operations: o})
+			return m.Files.Commit(t.Context(), &raftfsm.Txn{Mutation: c.mutation(), Operations: o})
 		}
 		for _, create := range []api.Create{api.MayCreate, api.MustCreate} {
 			_, err := m.Files.Open(t.Context(), c.asked("/ls/local/x "+decomposed, raftfsm.Open{Create: create}))
@@ -233,7 +233,7 @@ func TestTxnForgetsCopiesOfWhatItDeletes(t *testing.T) {
 		}
 		commit := func(o ...raftfsm.Operation) {
 			t.Helper()
-			must(m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: author.mutation(), Operations: o}))(t)
+			must(m.Files.Commit(t.Context(), &raftfsm.Txn{Mutation: author.mutation(), Operations: o}))(t)
 		}
 		commit(raftfsm.Operation{Name: "/a", Delete: true}, raftfsm.Operation{Name: "/b", Create: api.MayCreate, Contents: []byte("x")})
 		m.epoch.mu.Lock()

@@ -2,12 +2,56 @@ package master
 
 import (
 	"errors"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
+
+// Handle is a client's copy of a handle, enough for a new master to recreate it (Chubby §2.3, §2.9 step 8).
+type Handle struct {
+	Owner        namespace.Owner
+	Node         namespace.Ref
+	Rights       namespace.Rights
+	Ephemeral    bool
+	Directory    bool
+	Delay        time.Duration        // of its locks
+	CachesLock   bool                 // its lock may be kept unused
+	NoCache      bool                 // the client caches nothing it reads
+	Epoch        api.Epoch            // of the master that made it
+	Events       EventSet             // it was opened for
+	Precondition raftfsm.Precondition // of SetSequencer, or zero
+}
+
+// Preconditions returns the handle's precondition as a list.
+func (h Handle) Preconditions() []raftfsm.Precondition {
+	if h.Precondition == (raftfsm.Precondition{}) {
+		return nil
+	}
+	return []raftfsm.Precondition{h.Precondition}
+}
+
+// EventSet is a set of event kinds.
+type EventSet uint64
+
+// With returns the set with a kind added.
+func (s EventSet) With(k api.EventKind) EventSet { return s | 1<<k }
+
+// Has reports whether a kind is in the set.
+func (s EventSet) Has(k api.EventKind) bool { return s&(1<<k) != 0 }
+
+// Ticket is a place in the queue of one lock, for one request. Tickets of an earlier epoch come first.
+type Ticket struct {
+	Epoch  api.Epoch
+	Number uint64
+}
+
+func (t Ticket) before(other Ticket) bool {
+	return t.Epoch < other.Epoch || t.Epoch == other.Epoch && t.Number < other.Number
+}
 
 // handles is the table of the handles of one epoch. It is volatile: an earlier master's handle is recreated
 // at its first use (Chubby §2.9, step 8), and stays closed once closed here. The locks and ephemeral nodes of
@@ -40,12 +84,9 @@ type openHandle struct {
 	logged    bool           // one went to the log, which answers all
 	told      bool           // it knows the waiters until now; see tellConflicts
 
-	usage *usage // of its session; nil if not counted
-	known        // what is still known of the node
+	usage         *usage // of its session; nil if not counted
+	looked, tried bool   // through it, since the node last changed
 }
-
-// known says what was done through a handle since the node last changed.
-type known struct{ looked, tried bool }
 
 func newHandles() *handles {
 	return &handles{
@@ -140,7 +181,7 @@ func (t *handles) enter(h Handle, principal string) *openHandle {
 
 func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	one.open, one.Node = true, node
-	one.usage.count(actionOpen, node.Name)
+	one.usage.count(countOpens, node.Name)
 	if t.onNode[node] == nil {
 		t.onNode[node] = map[namespace.Owner]*openHandle{}
 	}
@@ -171,18 +212,11 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 	return one, nil
 }
 
-// countDone counts an action through a handle that is still open.
-func (t *handles) countDone(owner namespace.Owner, d action) {
-	if one := t.find(owner); one != nil && one.open {
-		one.usage.count(d, one.Node.Name)
-	}
-}
-
 // close closes a handle, or forgets one that is being opened.
 func (t *handles) close(owner namespace.Owner) {
 	if one := t.find(owner); one != nil {
 		if one.open {
-			one.usage.count(actionClose, "")
+			one.usage.count(countCloses, "")
 		}
 		t.remove(one)
 	}

@@ -18,49 +18,43 @@ const maxHoldTimes = 4096
 type holdTimes struct {
 	byName *simplelru.LRU[api.Name, holdTime]
 	over   func(name api.Name, took time.Duration) // counts each ended turn with one of these locks
-	unread *unreadSequencers
 }
 
+// holdTime is what is known of a lock. All but usual is of the current turn.
 type holdTime struct {
-	turn
-	began session.Instant // of the current turn
-	usual time.Duration   // mean of turns, in which the latest counts for a quarter; 0 if none has ended
-}
-
-type turn struct {
 	generation api.Generation // 0 between turns
-	cached     bool           // a holder may keep the lock unused, so its length means nothing
+	cached     bool           // a holder may keep the lock unused, so the turn's length means nothing
 	delays     bool           // a lock-delay follows if the holder fails, so no other check of the sequencer is needed
-	by         *usage         // of the only holder's session; nil if not counted
+	began      session.Instant
+	usual      time.Duration // mean of turns, in which the latest counts for a quarter; 0 if none has ended
 }
 
-func newHoldTimes(over func(api.Name, time.Duration), unread *unreadSequencers) *holdTimes {
+func newHoldTimes(over func(api.Name, time.Duration)) *holdTimes {
 	byName, err := simplelru.NewLRU[api.Name, holdTime](maxHoldTimes, nil)
 	if err != nil {
 		panic(err) // a size below 1
 	}
-	return &holdTimes{byName: byName, over: over, unread: unread}
+	return &holdTimes{byName: byName, over: over}
 }
 
 // beginHold records a grant. One of the same generation belongs to the current turn.
-func (t *holdTimes) beginHold(name api.Name, next turn, now session.Instant) {
+func (t *holdTimes) beginHold(name api.Name, next holdTime, now session.Instant) {
 	one, _ := t.byName.Get(name)
 	if one.generation == next.generation {
-		if next.cached && !one.cached || one.by != nil {
-			one.cached, one.by = one.cached || next.cached, nil
+		if next.cached && !one.cached {
+			one.cached = true
 			t.byName.Add(name, one)
 		}
 		return
 	}
-	one = t.ended(name, one, now)
-	one.turn, one.began = next, now
-	t.byName.Add(name, one)
+	next.began, next.usual = now, t.ended(name, one, now).usual
+	t.byName.Add(name, next)
 }
 
-// heldSince returns when the turn of that grant began, if it is current.
-func (t *holdTimes) heldSince(name api.Name, g api.Generation) (began session.Instant, known bool) {
-	one, _ := t.byName.Peek(name)
-	return one.began, g != 0 && one.generation == g
+// current returns the turn of a grant, if it has not ended.
+func (t *holdTimes) current(name api.Name, g api.Generation) (one holdTime, known bool) {
+	one, _ = t.byName.Peek(name)
+	return one, g != 0 && one.generation == g
 }
 
 // endHold records that the lock has no holder.
@@ -73,19 +67,14 @@ func (t *holdTimes) endHold(name api.Name, now session.Instant) {
 // ended returns a record after the end of its turn, if it had one.
 func (t *holdTimes) ended(name api.Name, one holdTime, now session.Instant) holdTime {
 	if one.generation == 0 || one.cached {
-		one.turn = turn{}
-		return one
+		return holdTime{usual: one.usual}
 	}
 	took := max(now.Sub(one.began), 1)
 	t.over(name, took)
-	//mutant: one.by.held(name, took, t.unread.has(one.generation))
-	one.by.held(name, took, !one.delays && t.unread.has(one.generation))
 	if one.usual == 0 {
 		one.usual = took
 	}
-	one.usual += (took - one.usual) / 4
-	one.turn = turn{}
-	return one
+	return holdTime{usual: one.usual + (took-one.usual)/4}
 }
 
 // estimateWait estimates when the current turn, if held, and ahead more will have ended. It returns 0 if it

@@ -170,18 +170,3 @@ type Metrics interface {
 	// TakeoverCleared counts the time until the last client had dropped what an earlier master let it cache.
 	TakeoverCleared(took time.Duration)
 }
-
-// uncounted is the Metrics of a master without one.
-type uncounted struct{}
-
-func (uncounted) Proposed(int, error)                         {}
-func (uncounted) SessionBegun()                               {}
-func (uncounted) SessionEnded(api.EndReason, int)             {}
-func (uncounted) LeaseExtended(int)                           {}
-func (uncounted) LockGranted(api.Name, time.Duration, string) {}
-func (uncounted) TurnEnded(api.Name, time.Duration)           {}
-func (uncounted) ChangeWaited(time.Duration)                  {}
-func (uncounted) Invalidated()                                {}
-func (uncounted) EventDropped()                               {}
-func (uncounted) MutexHeld(time.Duration)                     {}
-func (uncounted) TakeoverCleared(time.Duration)               {}

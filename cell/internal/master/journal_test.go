@@ -15,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
 // gatedLog is a log that is written to while its gate is open.
@@ -66,7 +67,10 @@ func TestJournalSamples(t *testing.T) {
 func TestJournalCostsNothing(t *testing.T) {
 	for name, level := range map[string]slog.Level{"sampled away": slog.LevelInfo, "not logged": slog.LevelError} {
 		j := newJournal(slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level})))
-		l := &Locks{epoch: &epoch{journal: j}}
+		l := &Locks{
+			epoch:     &epoch{journal: j, clock: func() session.Instant { return 0 }},
+			holdTimes: newHoldTimes(func(api.Name, time.Duration) {}), boxes: &mailboxes{},
+		}
 		left := []namespace.Left{{Holding: &api.Holding{End: api.ByClose}}}
 		for range maxLines {
 			j.admits(lockGranted, slog.LevelInfo)

@@ -26,7 +26,7 @@ type Extension struct {
 // The answer is due at once if the client lacks events or a grant, does not know this epoch, or gives a
 // requested sign of life. After a lost reply it must not wait for the next: its lease may end before.
 func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error) {
-	k := &KeepAlive{sessions: s, caller: c, client: signsOfLife{receipt: s.epoch.clock(), conn: conn}}
+	k := &KeepAlive{sessions: s, caller: c, receipt: s.epoch.clock(), conn: conn}
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box, err := s.hear(c, h)
@@ -49,7 +49,7 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 		end, _ := s.leases.End(c.Session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
-	k.place, k.patience = box.park(), alignDue(due, lease).Sub(k.client.receipt)
+	k.place, k.patience = box.park(), alignDue(due, lease).Sub(k.receipt)
 	return k, nil
 }
 
@@ -68,7 +68,7 @@ func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 	for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
 		s.epoch.mu.pause(maxSteps)
 	}
-	s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))
+	s.epoch.mu.pause(s.recalls.acknowledge(box, box.acked))
 	s.revocations.actOnAcknowledgement(c.Session)
 	if s.boxes.byID[c.Session] != box {
 		return nil, s.epoch.sessionEnded(c.Session) // it ended in between
@@ -120,7 +120,7 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 	case ending != nil && box.acked >= ending.sequence:
 		return Extension{}, s.epoch.sessionEnded(id)
 	case ending != nil || !box.isAcknowledged():
-	case !k.client.isFresh(t0): // slow, as when all clients return after a fail-over
+	case !k.isFresh(t0): // slow, as when all clients return after a fail-over
 		box.asked = true
 	default:
 		number, ok := s.leases.Grant(id, lease, t0)
@@ -128,7 +128,7 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 			return Extension{}, s.epoch.sessionEnded(id)
 		}
 		box.grant, box.asked = number, false
-		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(k.client.receipt), Number: number}
+		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(k.receipt), Number: number}
 		s.epoch.metrics.LeaseExtended(s.leases.CountUnheard())
 		s.raiseLease(id)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
-	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -18,33 +17,11 @@ import (
 type finding struct {
 	misuse.Finding
 	name  api.Name // last node; "" if it is about none
-	there int      // part of Count known to be there
 	worse float64  // multiple of the limit
 }
 
 // usualFindings is the usual max number of findings.
 const usualFindings = 20
-
-// actionsOf returns the action that a kind of misuse counts, and the action that the share refers to, or
-// noAction.
-func actionsOf(kind misuse.Kind) (counted, of action) {
-	rows := [...][2]action{
-		misuse.Polling:       {actionLookAgain},
-		misuse.LockPolling:   {actionTryAgain},
-		misuse.Reopening:     {actionReopen},
-		misuse.BriefHolds:    {actionHoldBriefly, actionHold},
-		misuse.Unfenced:      {actionHoldUnfenced, actionHold},
-		misuse.UnusedCache:   {actionDropUnused, actionDrop},
-		misuse.LargeWrites:   {actionWriteLarge},
-		misuse.SameContents:  {actionWriteSame},
-		misuse.BriefSessions: {actionBriefSession},
-		misuse.Abandoned:     {actionAbandonSession},
-	}
-	if int(kind) < len(rows) {
-		counted, of = rows[kind][0], rows[kind][1]
-	}
-	return counted, of // else it counts no actions
-}
 
 // judge returns the findings that follow from a usage's counts alone. epoch.mu is held.
 func (u *usage) judge(now session.Instant) (found []*finding) {
@@ -54,16 +31,12 @@ func (u *usage) judge(now session.Instant) (found []*finding) {
 		return nil
 	}
 	for _, kind := range misuse.Kinds() {
-		what, of := actionsOf(kind)
-		if what == noAction {
-			continue
+		if kind == misuse.HandleLeak || kind == misuse.ShortLease {
+			continue // they are no counts
 		}
-		one := finding{Finding: misuse.Finding{Kind: kind, Count: u.sum(what), Measured: measured}}
-		if of != noAction && u.sum(of) > 0 {
+		one := finding{Finding: misuse.Finding{Kind: kind, Count: u.sum(kind), Measured: measured}, name: u.at[kind]}
+		if of := totalOf(kind); of != 0 && u.sum(of) > 0 {
 			one.Share = min(float64(one.Count)/float64(u.sum(of)), 1)
-		}
-		if what <= lastAtNode {
-			one.name, one.there = u.at[what], u.sumThere(what)
 		}
 		if one.exceeds(kind.Limits()) {
 			kept := one // most are not
@@ -94,12 +67,12 @@ const (
 func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
 	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
 	measured := u.all.measured(u, now)
-	if own == nil || len(own.byID) < limits.Count || measured < misuse.MinTime || u.sum(actionOpen) < leakOpened || u.sum(actionClose)*leakClosed > u.sum(actionOpen) {
+	if own == nil || len(own.byID) < limits.Count || measured < misuse.MinTime || u.sum(countOpens) < leakOpened || u.sum(countCloses)*leakClosed > u.sum(countOpens) {
 		return nil
 	}
 	one := &finding{
 		Finding: misuse.Finding{Kind: misuse.HandleLeak, Count: len(own.byID), Measured: measured},
-		name:    u.at[actionOpen], worse: float64(len(own.byID)) / float64(limits.Count),
+		name:    u.at[countOpens], worse: float64(len(own.byID)) / float64(limits.Count),
 	}
 	if one.Count > api.MaxHandles/2 {
 		return one
@@ -160,8 +133,8 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 	return found, now.Sub(in.tables.usages.began), nil
 }
 
-// Lint describes the worst misuse of the cell that viewer may see; see Inspector.For. below limits findings
-// to nodes in that subtree.
+// Lint describes the worst misuse of the cell: to an operator all, to others that of their own principal; see
+// Inspector.For. below limits findings to nodes in that subtree.
 func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misuse.Options) (r misuse.Report, err error) {
 	in := m.Inspector.For(viewer)
 	done, err := in.beginPage(ctx)
@@ -181,9 +154,17 @@ func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misu
 		if i%256 == 0 && ctx.Err() != nil {
 			return r, endedWhileLooking(ctx)
 		}
-		wanted := (below == "" || one.name != "" && within(one.name, below)) && (o.Session == 0 || one.Who.Session == o.Session) &&
-			(len(o.Kinds) == 0 || slices.Contains(o.Kinds, one.Kind))
-		if wanted && one.describe(in.epoch, state, sight) && (o.Principal == "" || one.Who.Principal == o.Principal) {
+		if below != "" && (one.name == "" || !within(one.name, below)) || o.Session != 0 && one.Who.Session != o.Session ||
+			len(o.Kinds) > 0 && !slices.Contains(o.Kinds, one.Kind) {
+			continue
+		}
+		if id := one.Who.Session; id != 0 {
+			one.Who = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: id}})
+		}
+		if one.name != "" {
+			one.Path = in.epoch.path(one.name)
+		}
+		if sight.sees(one.Who.Principal) && (o.Principal == "" || one.Who.Principal == o.Principal) {
 			seen = append(seen, one)
 		}
 	}
@@ -200,26 +181,6 @@ func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misu
 	}
 	r.More = len(seen) - len(listed)
 	return r, nil
-}
-
-// describe completes a finding, and reports whether its viewer may see any of it. Viewers see all actions of
-// their own principal. They see those of others, without names, at nodes they may read; then only the count
-// there matters.
-func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
-	if f.Who.Session != 0 {
-		f.Who = e.holder(state, namespace.Holder{Owner: namespace.Owner{Session: f.Who.Session}})
-	}
-	own := sight.sees(f.Who.Principal)
-	reads := f.name != "" && sight.reads(f.name)
-	if !own {
-		//mutant: f.Who = api.Holder{Session: f.Who.Session} //by TestLintTellsNobodyOfOtherNodes of ./cell
-		f.Who, f.Count = api.Holder{Session: f.Who.Session}, f.there
-		reads = reads && f.exceeds(f.Kind.Limits())
-	}
-	if reads || own && f.name != "" {
-		f.Path = e.path(f.name)
-	}
-	return own || reads
 }
 
 func endedWhileLooking(ctx context.Context) error {

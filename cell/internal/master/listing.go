@@ -276,15 +276,6 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) api.LockInfo 
 	return info
 }
 
-// parties describes at most most holders, and counts the others.
-func (e *epoch) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
-	some := holders[:min(len(holders), most)]
-	for _, h := range some {
-		list = append(list, e.holder(state, h))
-	}
-	return list, len(holders) - len(some)
-}
-
 // Page is a page of a listing.
 type Page[T any] struct {
 	List []T

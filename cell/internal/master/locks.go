@@ -21,7 +21,8 @@ type Locks struct {
 	holdTimes *holdTimes
 	delays    *delays
 	outbox    *outbox
-	unread    *unreadSequencers
+	usages    *usages
+	boxes     *mailboxes
 	events    *publisher
 	offers    *offers
 	graph     *waitGraph
@@ -66,12 +67,9 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 		return
 	}
 	by := l.files.handles.find(claim.Owner)
-	next := turn{generation: claim.Answer.Generation}
+	next := holdTime{generation: claim.Answer.Generation}
 	if by != nil {
 		next.cached, next.delays = by.CachesLock, by.Delay > 0
-		if claim.Answer.Mode == api.Exclusive {
-			next.by = by.usage
-		}
 	}
 	l.holdTimes.beginHold(claim.Answer.Lock.Name, next, l.epoch.clock())
 	l.events.tellAcquired(claim)
@@ -135,7 +133,7 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 // ignores other callers.
 func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
 	if node, err := l.epoch.state().Tree.Resolve(h.Node); err == nil && node.Lock == g && node.Holds(h.Owner) {
-		l.unread.note(g, unread)
+		l.usages.unread.note(g, unread)
 	}
 }
 
@@ -194,11 +192,17 @@ func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked
 		slog.String("mode", claim.Answer.Mode.String()), slog.Duration("waited", waited))
 }
 
-// noteLeft logs who released or lost locks, and after how long: it runs before recordGrant records the next
-// grants.
+// noteLeft logs and counts who released or lost locks, and after how long: it runs before recordGrant records
+// the next grants.
 func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 	for _, one := range left {
 		h := one.Holding
+		turn, known := l.holdTimes.current(one.Lock.Name, h.Generation)
+		held := l.epoch.clock().Sub(turn.began)
+		if box := l.boxes.byID[h.Session]; box != nil && known && !turn.cached && h.Mode == api.Exclusive {
+			//mutant: box.usage.held(one.Lock.Name, held, l.usages.unread.has(h.Generation))
+			box.usage.held(one.Lock.Name, held, !turn.delays && l.usages.unread.has(h.Generation))
+		}
 		what, text := lockLost, "a lock is lost"
 		if h.End == api.ByClose {
 			what, text = lockReleased, "a lock is released"
@@ -208,8 +212,8 @@ func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 				slog.String("path", l.epoch.path(one.Lock.Name)), slog.String("session", h.Session.String()), slog.String("principal", h.Principal),
 				slog.Uint64("token", uint64(h.Generation)), slog.String("mode", h.Mode.String()), slog.String("reason", h.End.String()),
 			}
-			if since, known := l.holdTimes.heldSince(one.Lock.Name, h.Generation); known {
-				attrs = append(attrs, slog.Duration("held", l.epoch.clock().Sub(since)))
+			if known {
+				attrs = append(attrs, slog.Duration("held", held))
 			}
 			if what == lockLost {
 				attrs = append(attrs, slog.Duration("lock_delay", h.Delay))

@@ -59,28 +59,36 @@ func TestRefusedClose(t *testing.T) {
 	})
 }
 
-// While the Close of a handle is on its way, its waiters are not offered the lock: a closed handle would hold it.
+// While the Close of a handle is on its way, its waiters are not offered the lock: a closed handle would hold it. Of two copies of the
+// Close, one may be refused for lack of room: until both have ended, the waiters are offered nothing.
 func TestClosingHandleIsOfferedNothing(t *testing.T) {
-	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		got := c[0].try(t, h[0], api.Exclusive)
-		claim := c[1].claim(h[1], api.Exclusive)
-		waits := c[1].wait(t.Context(), h[1], claim)
-		closing := c[1].mutation()
-		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		entered, leave := m.holdNextEntry()
-		done := make(chan error, 2)
-		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
-		<-entered
-		go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
-		synctest.Wait()
-		close(leave)
-		for range 2 {
-			report(t, <-done)
-		}
-		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
-			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
-		}
-	})
+	for _, refused := range []bool{false, true} {
+		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+			got := c[0].try(t, h[0], api.Exclusive)
+			claim := c[1].claim(h[1], api.Exclusive)
+			waits := c[1].wait(t.Context(), h[1], claim)
+			closing := c[1].mutation()
+			closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+			entered, leave := m.holdNextEntry()
+			done := make(chan error, 2)
+			go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
+			<-entered
+			if refused {
+				m.congested(func() {
+					fails(t, m.Files.Close(t.Context(), closing, h[1]), api.Unavailable)
+				})
+			}
+			go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+			synctest.Wait()
+			close(leave)
+			for range 2 {
+				report(t, <-done)
+			}
+			if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
+				t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
+			}
+		})
+	}
 }
 
 // A granted Acquire is answered with the grant, whatever would refuse it now.
@@ -130,22 +138,6 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 		}
 		noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation))
 		report(t, answered(t, waits).err)
-	})
-}
-
-// A holder that asked for events about conflicting requests gets one, too, if
-// the lock was handed over to it while others were waiting (Chubby §2.5).
-func TestSuccessorHearsOfConflict(t *testing.T) {
-	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		got := c[0].try(t, h[0], api.Exclusive)
-		q := c[1].asked("/ls/local/f", raftfsm.Open{})
-		q.Handle.Events = EventSet(0).With(api.EventConflictingLock)
-		o := must(m.Files.Open(t.Context(), q))(t)
-		second := c[1].wait(t.Context(), o.Handle, c[1].claim(o.Handle, api.Exclusive))
-		c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Exclusive))
-		noErr(t, m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation))
-		answered(t, second)
-		equal(t, len(c[1].conflicts()), 1, "told %d times")
 	})
 }
 
@@ -295,35 +287,6 @@ func TestEveryStreamStandsForItsRequest(t *testing.T) {
 		case a := <-next:
 			t.Errorf("a later request: %v", a.err)
 		default:
-		}
-	})
-}
-
-// Of two copies of a Close, one may be refused for lack of room while the other is on its way.
-// Until both have ended, the handle's waiters are offered nothing: the offer would come after the
-// Close in the log, and no client would release the granted lock.
-func TestRefusedCopyOfClose(t *testing.T) {
-	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		got := c[0].try(t, h[0], api.Exclusive)
-		claim := c[1].claim(h[1], api.Exclusive)
-		waits := c[1].wait(t.Context(), h[1], claim)
-		closing := c[1].mutation()
-		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		entered, leave := m.holdNextEntry()
-		done := make(chan error, 2)
-		go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
-		<-entered
-		m.congested(func() {
-			fails(t, m.Files.Close(t.Context(), closing, h[1]), api.Unavailable)
-		})
-		go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
-		synctest.Wait()
-		close(leave)
-		for range 2 {
-			report(t, <-done)
-		}
-		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
-			t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 		}
 	})
 }

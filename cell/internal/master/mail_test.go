@@ -2,6 +2,7 @@ package master
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,11 +17,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-func newTestMail() *mail {
-	return newMail(func() {})
+func newTestMailbox() *mailbox {
+	l := newMailboxes(func() {})
+	l.add(1, "p", nil)
+	return l.byID[1]
 }
-
-func newTestMailbox() *mailbox { return newMailbox(newTestMail(), "p") }
 
 // bytesByPrincipal recounts the events that wait in mailboxes.
 func bytesByPrincipal(boxes map[api.SessionID]*mailbox) map[string]int {
@@ -46,11 +47,11 @@ func TestEventBytes(t *testing.T) {
 // room, whatever the others have. A session that missed an event is told so.
 func TestMailIsCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newTestMail()
+		l := newMailboxes(func() {})
 		l.limit = rapid.IntRange(2_000, 40_000).Draw(t, "most")
-		boxes := map[api.SessionID]*mailbox{}
+		boxes := l.byID
 		for id := range api.SessionID(6) {
-			boxes[id] = newMailbox(l, fmt.Sprint("p", id%3))
+			l.add(id, fmt.Sprint("p", id%3), nil)
 		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		for range 600 {
@@ -58,7 +59,7 @@ func TestMailIsCounted(t *testing.T) {
 			switch p := random.IntN(100); {
 			case b == nil:
 			case p < 80:
-				postCounted(t, l, boxes, b, random)
+				postCounted(t, l, b, random)
 			case p < 90:
 				b.takeEvents(b.received)
 			case p < 99:
@@ -71,7 +72,7 @@ func TestMailIsCounted(t *testing.T) {
 					}
 				}
 			}
-			checkMail(t, l, boxes)
+			checkMail(t, l)
 		}
 		for id, b := range boxes {
 			if id%2 == 0 {
@@ -82,7 +83,7 @@ func TestMailIsCounted(t *testing.T) {
 				b.takeEvents(b.received)
 				b.acknowledge(b.delivered, b.delivered)
 			}
-			checkMail(t, l, boxes)
+			checkMail(t, l)
 		}
 		if len(l.used.of) > 0 {
 			t.Fatalf("nothing waits, and %v is counted", l.used.of)
@@ -91,7 +92,7 @@ func TestMailIsCounted(t *testing.T) {
 }
 
 // postCounted posts an event and checks whether it was accepted.
-func postCounted(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox, b *mailbox, random *rand.Rand) {
+func postCounted(t *rapid.T, l *mailboxes, b *mailbox, random *rand.Rand) {
 	kinds := []api.EventKind{
 		api.EventContentsModified, api.EventContentsModified, api.EventHandleInvalid,
 		api.EventCacheInvalidation, api.EventLockLost, api.EventMasterFailedOver,
@@ -100,7 +101,7 @@ func postCounted(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox, b *mailb
 		Kind: kinds[random.IntN(len(kinds))], Path: strings.Repeat("p", random.IntN(api.MaxPath)), Child: strings.Repeat("c", random.IntN(9)),
 		Explanation: strings.Repeat("e", random.IntN(api.MaxReason)),
 	}
-	room := l.limit - bytesByPrincipal(boxes)[b.principal]
+	room := l.limit - bytesByPrincipal(l.byID)[b.principal]
 	want := room >= eventSize(e)
 	switch e.Kind {
 	case api.EventContentsModified:
@@ -117,17 +118,14 @@ func postCounted(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox, b *mailb
 	}
 }
 
-func checkMail(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox) {
-	bytes := bytesByPrincipal(boxes)
-	for principal := range l.used.of {
-		if _, ok := bytes[principal]; !ok {
-			t.Fatalf("%d bytes are counted for %s, which has no events", l.used.of[principal], principal)
-		}
+// checkMail compares what is counted with the events that wait.
+func checkMail(t interface{ Errorf(string, ...any) }, l *mailboxes) {
+	bytes, all := bytesByPrincipal(l.byID), 0
+	for _, n := range bytes {
+		all += n
 	}
-	for principal, n := range bytes {
-		if l.used.of[principal] != n {
-			t.Fatalf("%d bytes are counted for %s, whose events have %d", l.used.of[principal], principal, n)
-		}
+	if !maps.Equal(l.used.of, bytes) || l.used.all != all {
+		t.Errorf("%v bytes are counted, %d in all; the events have %v", l.used.of, l.used.all, bytes)
 	}
 }
 
@@ -155,21 +153,7 @@ func (s *soloMaster) checkMail(t *testing.T) {
 	t.Helper()
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	s.checkMailLocked(t)
-}
-
-// checkMailLocked is checkMail; the caller holds s.mu.
-func (s *soloMaster) checkMailLocked(t *testing.T) {
-	t.Helper()
-	bytes := bytesByPrincipal(s.tables.boxes.byID)
-	if len(bytes) != len(s.tables.boxes.mail.used.of) {
-		t.Errorf("%v is counted; %v waits", s.tables.boxes.mail.used.of, bytes)
-	}
-	for principal, n := range bytes {
-		if s.tables.boxes.mail.used.of[principal] != n {
-			t.Errorf("%d bytes are counted for %s, whose events have %d", s.tables.boxes.mail.used.of[principal], principal, n)
-		}
-	}
+	checkMail(t, s.tables.boxes)
 }
 
 // The sessions of a principal do not receive events, and fill only that principal's mail. They are
@@ -180,7 +164,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	path := "/ls/local/" + strings.Repeat("d", 200)
 	var left raftfsm.State
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.locked(func() { m.tables.boxes.mail.limit = most })
+		m.locked(func() { m.tables.boxes.limit = most })
 		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
 		f := author.watch(t, path)
 		var crowd []*soloClient
@@ -195,7 +179,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		}
 		m.checkMail(t)
 		m.epoch.mu.Lock()
-		if used := m.tables.boxes.mail.used.of["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
+		if used := m.tables.boxes.used.of["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
 			t.Errorf("the events of a crowd take %d bytes; the bound is %d", used, most)
 		}
 		m.epoch.mu.Unlock()
@@ -217,22 +201,22 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		time.Sleep(10 * time.Minute) // no client keeps them alive
 		synctest.Wait()
 		m.checkMail(t)
-		if n := len(m.tables.boxes.mail.used.of); n > 0 || m.epoch.state().Sessions.Len() > 0 {
+		if n := len(m.tables.boxes.used.of); n > 0 || m.epoch.state().Sessions.Len() > 0 {
 			t.Errorf("%d sessions live, and mail of %d principals is counted", m.epoch.state().Sessions.Len(), n)
 		}
 	})
 	inSolo(t, func(s *raftfsm.State) { *s = left }, func(t *testing.T, m *soloMaster) {
 		m.checkMail(t)
-		if len(m.tables.boxes.mail.used.of) != 3 {
-			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.mail.used.of)
+		if len(m.tables.boxes.used.of) != 3 {
+			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.used.of)
 		}
 		for s := range m.epoch.state().Sessions.All() {
 			c := &soloClient{m: m, who: Caller{Session: s.ID, Epoch: 1}}
 			c.acknowledge(t, c.hear(t))
 		}
 		m.checkMail(t)
-		if len(m.tables.boxes.mail.used.of) != 0 {
-			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.boxes.mail.used.of)
+		if len(m.tables.boxes.used.of) != 0 {
+			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.boxes.used.of)
 		}
 	})
 }
@@ -249,7 +233,7 @@ func countKinds(events []*Event) map[api.EventKind]int {
 // its lease is no longer extended. The lease of another principal's session that loses a lock is still extended.
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.locked(func() { m.tables.boxes.mail.limit = 4 << 10 })
+		m.locked(func() { m.tables.boxes.limit = 4 << 10 })
 		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
 		lose := func(c *soloClient, path string) bool {
 			h := c.open(t, path, api.MayCreate).Handle

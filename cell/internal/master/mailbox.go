@@ -4,7 +4,51 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
 )
+
+// mailboxes is the mailboxes of an epoch. It counts the bytes of events in them: a principal's sessions share
+// one bound, so that many idle watchers of long paths do not fill the memory. epoch.mu guards it.
+//
+// Beyond the bound a mailbox acts as if full: its session learns that it missed events. Other principals are
+// not affected.
+type mailboxes struct {
+	byID    map[api.SessionID]*mailbox
+	limit   int    // bytes of one principal; the bounds below are parts of it
+	used    tally  // bytes
+	dropped func() // called for each dropped event
+}
+
+func newMailboxes(dropped func()) *mailboxes {
+	return &mailboxes{byID: map[api.SessionID]*mailbox{}, limit: maxPrincipalMail, used: newTally(), dropped: dropped}
+}
+
+func (l *mailboxes) add(id api.SessionID, principal string, c *usage) {
+	l.byID[id] = &mailbox{all: l, principal: principal, usage: c}
+}
+
+// hasRoom reports whether a principal's mail has room for an event that may be dropped.
+func (l *mailboxes) hasRoom(principal string, e *Event) bool {
+	most := l.limit - l.limit/4
+	if invalidates(e) {
+		most = l.limit
+	}
+	return l.used.of[principal]+eventSize(e) <= most
+}
+
+// isCrowded reports whether a principal's clients have to acknowledge soon.
+func (l *mailboxes) isCrowded(principal string) bool { return l.used.of[principal] > l.limit/8 }
+
+// isOver reports whether a principal has more mail than invalidations of all its copies explain. A session
+// that then loses a lock gets no further lease: each loss adds mail.
+func (l *mailboxes) isOver(principal string) bool {
+	return l.used.of[principal] > l.limit*maxMailFactor
+}
+
+// maxMailFactor is that bound, times the limit: invalidations of maxPrincipalCopies take at most as many
+// bytes again.
+const maxMailFactor = 1 + maxPrincipalCopies/maxPrincipalMail
 
 // mailbox is one session's pending events and its parked KeepAlive (Chubby §2.8). Events count from 1 in each
 // epoch. A client answers each twice. Received: it has the event, and has dropped what that invalidates in
@@ -14,9 +58,9 @@ import (
 // When too many events wait, or too many bytes for the principal, one event, the marker, replaces later ones.
 // epoch.mu guards it.
 type mailbox struct {
-	mail      *mail  // of all sessions
+	all       *mailboxes
 	principal string // of the session
-	bytes     int    // of events, as counted in mail
+	bytes     int    // of events, as counted in all
 
 	events []*Event // not received, ascending by sequence
 	progress
@@ -25,7 +69,8 @@ type mailbox struct {
 	missed bool   // an event was dropped after the marker's delivery
 
 	keptAlive
-	usage *usage // nil if it is not counted
+	usage    *usage             // nil if it is not counted
+	recalled map[*recall]uint64 // the event to acknowledge of each; some may have ended
 }
 
 // keptAlive is how a session is kept alive.
@@ -47,12 +92,10 @@ type progress struct {
 	owedAtDelivery uint64 // essential at the latest reply
 }
 
-func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, principal: principal} }
-
 // discard drops everything of an ended session.
 func (b *mailbox) discard() {
 	b.wakeCall()
-	b.mail.add(b.principal, -b.bytes)
+	b.all.used.add(b.principal, -b.bytes)
 	b.events, b.bytes, b.ends = nil, 0, 0
 }
 
@@ -74,7 +117,7 @@ func (b *mailbox) post(e *Event) uint64 {
 		b.essential = b.last + 1
 	case e.Kind == api.EventMasterFailedOver:
 	case !b.hasRoom(e):
-		b.mail.dropped()
+		b.all.dropped()
 		return b.dropEvent()
 	}
 	return b.add(e)
@@ -82,7 +125,7 @@ func (b *mailbox) post(e *Event) uint64 {
 
 // hasRoom reports whether a mailbox accepts an event that may be dropped.
 func (b *mailbox) hasRoom(e *Event) bool {
-	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.mail.hasRoom(b.principal, e)
+	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.all.hasRoom(b.principal, e)
 }
 
 func (b *mailbox) dropEvent() uint64 {
@@ -110,7 +153,7 @@ func (b *mailbox) add(e *Event) uint64 {
 		b.ends++
 	}
 	b.bytes += eventSize(e)
-	b.mail.add(b.principal, eventSize(e))
+	b.all.used.add(b.principal, eventSize(e))
 	b.events = append(b.events, e)
 	b.wakeCall()
 	return b.last
@@ -145,7 +188,7 @@ func (b *mailbox) removeFirst() {
 		b.ends--
 	}
 	b.bytes -= eventSize(first)
-	b.mail.add(b.principal, -eventSize(first))
+	b.all.used.add(b.principal, -eventSize(first))
 	b.events[0] = nil
 	if b.events = b.events[1:]; len(b.events) == 0 {
 		b.events = nil
@@ -182,7 +225,7 @@ func (b *mailbox) takeEvents(told uint64) []*Event {
 
 // takeAside returns a copy of the events after told, if a waiting call may tell all of them.
 func (b *mailbox) takeAside(told uint64) []*Event {
-	if len(b.events) > maxToldAside || b.mail.isCrowded(b.principal) {
+	if len(b.events) > maxToldAside || b.all.isCrowded(b.principal) {
 		return nil
 	}
 	bytes := 0
@@ -227,7 +270,36 @@ func (b *mailbox) unpark(p *parked) {
 	}
 }
 
-type mailboxes struct {
-	mail *mail
-	byID map[api.SessionID]*mailbox
+// recalls is the locks that a TryAcquire or Delete asks back from holders that may keep them unused (decision
+// 22). A client acknowledges the event when it has given the lock back, after a short wait, or at once if the
+// lock is in use. epoch.mu guards it.
+type recalls map[namespace.Ref]*recall
+
+// recall is one lock that is asked back.
+type recall struct {
+	lock  namespace.Ref
+	until session.Instant // end of the wait
+	left  int             // sessions of holders, without an answer
+	done  chan struct{}   // closed when the lock is free, or all holders have answered
+}
+
+// acknowledge records a session's acknowledgement, and returns its steps.
+func (t recalls) acknowledge(box *mailbox, acked uint64) (steps int) {
+	for r, sequence := range box.recalled {
+		if steps++; acked >= sequence {
+			delete(box.recalled, r)
+			if r.left--; r.left == 0 {
+				t.end(r)
+			}
+		}
+	}
+	return steps
+}
+
+// end ends a recall, if it has not ended: its lock is free, or all holders have answered. r may be nil.
+func (t recalls) end(r *recall) {
+	if r != nil && t[r.lock] == r {
+		delete(t, r.lock)
+		close(r.done)
+	}
 }

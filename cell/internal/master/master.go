@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config configures a master. Metrics and the last five fields are optional.
+// Config configures a master. The last five fields are optional.
 type Config struct {
 	Epoch   api.Epoch
 	Cell    string
@@ -27,7 +27,7 @@ type Config struct {
 
 	SlowClient time.Duration        // cuts off clients that delay a change for longer; 0: none
 	KeepAlives float64              // max wanted per second
-	MaxWeight  int64                // of the tree, see room; 0: no bound
+	MaxWeight  int64                // of the tree, see checkRoom; 0: no bound
 	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
 	Phases     func() steps.Phases  // of the last entry that Log.Append returned; may be nil
 }
@@ -57,9 +57,6 @@ type Master struct {
 
 // New makes a master; Start starts it. ctx ends with the epoch, with cause NotMaster.
 func New(ctx context.Context, cfg Config) *Master {
-	if cfg.Metrics == nil {
-		cfg.Metrics = uncounted{}
-	}
 	if cfg.Phases == nil {
 		cfg.Phases = func() steps.Phases { return steps.Phases{} }
 	}
@@ -78,7 +75,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, holdTimes: t.holdTimes, copyset: t.copyset}
 	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
 	lost := newRevocations(e, t, events, out)
-	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient, room: room{e, cfg.MaxWeight}}
+	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient, maxWeight: cfg.MaxWeight}
 	graph := &waitGraph{epoch: e, queues: t.queues, offers: out, known: t.handles.find}
 	gone := newRemover(e, t.queues, coherent)
 	t.copyset.cleared = gone.cleared
@@ -87,12 +84,11 @@ func New(ctx context.Context, cfg Config) *Master {
 		raising: map[api.SessionID]bool{}, keepAlives: cfg.KeepAlives,
 	}
 	files := &Files{
-		Txns:  &txns{epoch: e, boxes: t.boxes, events: events, coherence: coherent},
 		epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent,
 	}
 	locks := &Locks{
 		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
-		unread: &t.usages.unread, events: events, offers: out, graph: graph, sessions: sessions, files: files,
+		usages: t.usages, boxes: t.boxes, events: events, offers: out, graph: graph, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{
 		epoch: e, tables: t, sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
@@ -173,18 +169,6 @@ func (m *Master) Epoch() api.Epoch { return m.epoch.number }
 // Cell returns the cell's name.
 func (m *Master) Cell() string { return m.epoch.cell }
 
-// CellID returns the cell's ID.
-func (m *Master) CellID() api.CellID { return m.epoch.state().CellID }
-
-// Restored returns the last restore of the cell, or nil.
-func (m *Master) Restored() *raftfsm.Restoration { return m.epoch.state().Restored }
-
-// Counter returns the fencing counter: no token is above it.
-func (m *Master) Counter() uint64 { return m.epoch.state().Counter }
-
-// Secret returns the key that signs what clients carry.
-func (m *Master) Secret() []byte { return m.epoch.state().Secret }
-
 // Context returns a context that ends with the epoch.
 func (m *Master) Context() context.Context { return m.epoch.ctx }
 
@@ -196,12 +180,6 @@ func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
 func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
 	return m.epoch.proposer.pause(ctx)
 }
-
-// ServersVersion counts changes of the replicas.
-func (m *Master) ServersVersion() uint64 { return m.epoch.state().Roster.Version }
-
-// Level returns the cell's feature level.
-func (m *Master) Level() int { return m.epoch.state().Level }
 
 // RaiseLevel raises the cell's feature level. The caller has checked that every replica knows it.
 func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {

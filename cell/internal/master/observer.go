@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
 // observer applies the results of the log, and failures, to the tables. Only here do commands change them.
@@ -24,7 +25,8 @@ type observer struct {
 	files       *Files
 	locks       *Locks
 
-	asked steps.RequestID // of the observed command, for the log; 0 if it is the master's own
+	asked  steps.RequestID // of the observed command, for the log; 0 if it is the master's own
+	before *raftfsm.State  // as of the last observed entry; nil before the first
 }
 
 // observe applies an entry's results, or its failure, to the tables: ended sessions, grants, lock-delays,
@@ -53,6 +55,7 @@ func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestI
 		}
 		o.epoch.mu.pause(1)
 	}
+	o.before = o.epoch.state()
 }
 
 // observeOne observes one command. The order of the steps matters; each says what it has to follow.
@@ -79,6 +82,7 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	// 6. Events of node changes. Only then is the author's copy of a deleted node forgotten: until then its
 	// name counts as changing.
 	o.nodesChanged(c, r)
+	o.countWrites(c, r)
 	// 7. Holders and sessions learn of revocations after the grants (3), because a holder may be of the same
 	// entry.
 	o.takenAway(r)
@@ -182,6 +186,34 @@ func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	}
 }
 
+// countWrites counts what may be misuse of the writes of a command that changed something: a retry did not.
+// epoch.mu is held, with pauses.
+func (o *observer) countWrites(c raftfsm.Command, r raftfsm.Result) {
+	if len(r.Changes) == 0 {
+		return
+	}
+	count := func(by session.Mutation, name api.Name, contents []byte) {
+		var was *namespace.Node
+		if o.before != nil {
+			was, _ = o.before.Tree.Get(name)
+		}
+		if box := o.tables.boxes.byID[by.Session]; box != nil {
+			box.usage.wrote(name, was, contents)
+		}
+		o.epoch.mu.pause(1)
+	}
+	if w := c.SetContents; w != nil {
+		count(w.Mutation, w.Node.Name, w.Contents)
+	}
+	if t := c.Txn; t != nil {
+		for _, one := range t.Operations {
+			if !one.Delete {
+				count(t.Mutation, one.Name, one.Contents)
+			}
+		}
+	}
+}
+
 // takenAway tells sessions that they lose locks or end. epoch.mu is held, with pauses.
 func (o *observer) takenAway(r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
@@ -209,11 +241,11 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.tables.leases.Remove(end.Session)
 	o.revocations.dropSession(end.Session)
-	o.epoch.mu.pause(o.tables.recalls.acknowledge(end.Session, math.MaxUint64))
 	if box := o.tables.boxes.byID[end.Session]; box != nil {
 		o.tables.usages.sessionEnded(end.Principal, box.usage, end.Reason, o.epoch.clock())
 		box.discard()
 		delete(o.tables.boxes.byID, end.Session)
+		o.epoch.mu.pause(o.tables.recalls.acknowledge(box, math.MaxUint64))
 	}
 	for !o.tables.handles.drop(end.Session, maxSteps) {
 		o.epoch.mu.pause(maxSteps)

@@ -140,18 +140,17 @@ func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bo
 }
 
 // endDelay proposes the end of an expired lock-delay, unless the name has a later one. epoch.mu is held.
-func (o *offers) endDelay(over delayOver) {
+func (o *offers) endDelay(c raftfsm.EndDelay) {
 	tree := o.epoch.state().Tree
-	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {
+	if d, ok := tree.Delay(c.Name); !ok || d.ID != c.ID {
 		return
 	}
-	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}
-	if node, ok := tree.Get(over.name); ok {
+	if node, ok := tree.Get(c.Name); ok {
 		if claims := o.offer(o.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
 			c.Successions = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
 		}
 	}
-	o.epoch.submit(raftfsm.Command{EndDelay: c})
+	o.epoch.submit(raftfsm.Command{EndDelay: &c})
 }
 
 // endCommand ends the first sessions, as many as fit in one command, with successors for their locks; rest is

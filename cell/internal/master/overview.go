@@ -3,10 +3,14 @@ package master
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -147,6 +151,186 @@ func backlogOf(e *epoch, t *tables) api.Backlog {
 	}
 	return api.Backlog{
 		Waiters: t.queues.used.all, Changes: changes, Delays: len(t.delays.ids), Handles: t.handles.used.all,
-		Mail: t.boxes.mail.used.all, Copies: t.copyset.used.all, Proposals: e.proposer.waiting(),
+		Mail: t.boxes.used.all, Copies: t.copyset.used.all, Proposals: e.proposer.waiting(),
 	}
+}
+
+// Explain describes a node's lock, and the sessions whose caches a change of it waits for.
+func (in *Inspector) Explain(ctx context.Context, name api.Name) (e api.Explanation, err error) {
+	done, err := in.beginPage(ctx)
+	if err != nil {
+		return e, err
+	}
+	defer done()
+	state := in.epoch.state()
+	if sight := in.sightOf(state); !sight.reads(name) {
+		return e, sight.refuse(in.epoch.path(name))
+	}
+	e.Lock = in.lockInfo(state, name)
+	node, there := state.Tree.Get(name)
+	switch {
+	case !there:
+		e.Sentences = append(e.Sentences, "there is no such node; who opens it to create it changes it")
+	case node.Dying():
+		e.Sentences = append(e.Sentences, "nobody has this ephemeral node open any more: it goes as soon as those who have it in their caches have dropped it")
+	}
+	e.Sentences = append(e.Sentences, in.explainLock(state, name, e.Lock)...)
+	e.Cachers, e.MoreCachers = in.cachers(state, name)
+	e.Sentences = append(e.Sentences, in.explainChange(e.Cachers, e.MoreCachers)...)
+	return e, nil
+}
+
+func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock api.LockInfo) []string {
+	node, there := state.Tree.Get(name)
+	holders, waiters := len(lock.Holders)+lock.MoreHolders, len(lock.Waiters)+lock.MoreWaiters
+	delayed := lock.Delayed.Round(time.Millisecond)
+	switch {
+	case holders > 0 && there && node.Revoked != nil:
+		return []string{fmt.Sprintf("the lock is being taken from its %s (%s): it is free when they have stopped, or their leases and lock-delays are over", count(holders, "holder"), node.Revoked.Break())}
+	case holders > 0:
+		return []string{fmt.Sprintf("the lock is held by %s, and %s: a new request waits behind them, in its turn", count(holders, "session"), waiting(waiters))}
+	case delayed > 0:
+		who := "nobody can have it"
+		if d, _ := state.Tree.Delay(name); d.Mode == api.Shared {
+			who = "it can be had in shared mode only"
+		}
+		return []string{fmt.Sprintf("the lock is delayed because a holder failed: %s for another %v", who, delayed)}
+	}
+	return []string{"the lock is free: an Acquire waits for nobody"}
+}
+
+// cachers lists sessions that may cache a name, the longest waited for first, and the number of others. It
+// looks only at some of very many.
+func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []api.Cacher, more int) {
+	waited, total := in.waitedFor(name)
+	slices.SortFunc(waited, func(a, b api.Cacher) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Session, b.Session))
+	})
+	list = waited[:min(len(waited), api.MaxListed)]
+	for i := range list {
+		list[i].Holder = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: list[i].Session}})
+	}
+	return list, total - len(list)
+}
+
+// waitedFor returns sessions that may cache a name, each with how long a change has waited for it, and their
+// number. It looks at maxVisited at most, and omits those whose cache leases have expired.
+func (in *Inspector) waitedFor(name api.Name) (list []api.Cacher, total int) {
+	in.epoch.mu.Lock()
+	defer in.epoch.mu.Unlock()
+	now := in.epoch.clock()
+	add := func(id api.SessionID, since, most time.Duration) {
+		end, _ := in.tables.leases.End(id)
+		list = append(list, api.Cacher{Holder: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
+		in.epoch.mu.pause(1)
+	}
+	flush, copies := in.tables.copyset.flush, in.tables.copyset.copies[name]
+	total = len(copies)
+	if flush != nil {
+		total += len(flush.left)
+		for id := range flush.left {
+			if len(list) == maxVisited {
+				break
+			}
+			most := api.MaxLease
+			if s, ok := in.epoch.state().Sessions.Get(id); ok && s.CacheLease {
+				most = max(flush.since.Add(api.CacheLease).Sub(now), 0)
+			}
+			add(id, now.Sub(flush.since), most)
+		}
+	}
+	visited := len(list)
+	for id, one := range copies {
+		if visited++; visited > maxVisited {
+			break
+		}
+		most := api.MaxLease
+		if one.leased {
+			most = in.tables.copyset.left(id, now)
+		}
+		switch {
+		case flush != nil && flush.left[id]:
+			total-- // counted above
+		case one.leased && most == 0:
+			total-- // a change tells it, and does not wait for it
+		case one.sequence != 0:
+			add(id, now.Sub(one.posted), most)
+		default:
+			add(id, 0, most)
+		}
+	}
+	return list, total
+}
+
+func (in *Inspector) explainChange(cachers []api.Cacher, more int) []string {
+	if len(cachers) == 0 {
+		return []string{"nobody has it in a cache: a change waits for nobody"}
+	}
+	var longest time.Duration
+	var late *api.Cacher
+	for i, c := range cachers {
+		longest = max(longest, c.AtMost)
+		if c.Waiting > slowChange && late == nil {
+			late = &cachers[i]
+		}
+	}
+	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or its lease is over, within %v",
+		count(len(cachers)+more, "session"), longest.Round(100*time.Millisecond))}
+	if late != nil {
+		p := late.Holder
+		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; that ends in %v, or with chubbyctl session end",
+			p.Session, p.Principal, p.Host, p.PID,
+			late.Waiting.Round(100*time.Millisecond), late.AtMost.Round(100*time.Millisecond)))
+	}
+	return list
+}
+
+func waiting(n int) string {
+	switch n {
+	case 0:
+		return "nobody waits"
+	case 1:
+		return "1 waits"
+	}
+	return fmt.Sprintf("%d wait", n)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// History returns the holders of a lock, current and remembered ones.
+func (in *Inspector) History(ctx context.Context, path api.Path) (h api.History, err error) {
+	done, err := in.beginPage(ctx)
+	if err != nil {
+		return h, err
+	}
+	defer done()
+	state := in.epoch.state()
+	if sight := in.sightOf(state); !sight.reads(path.Name()) {
+		return h, sight.refuse(path.String())
+	}
+	if state.Level < raftfsm.HistoryLevel {
+		return h, raftfsm.NeedsLevel(raftfsm.HistoryLevel, state.Level)
+	}
+	node, there := state.Tree.Get(path.Name())
+	if !there {
+		return h, &refusal.Refusal{Cause: refusal.PathUnknown, Path: path.Parent().String()}
+	}
+	for _, one := range state.Ended(node) {
+		h.Holdings = append(h.Holdings, *one)
+	}
+	listed := min(len(node.Holders), api.MaxListed)
+	h.MoreHolders = len(node.Holders) - listed
+	for _, one := range node.Holders[:listed] {
+		who := in.epoch.holder(state, one)
+		h.Holdings = append(h.Holdings, api.Holding{
+			Session: who.Session, Principal: who.Principal, Host: who.Host, PID: who.PID,
+			Mode: node.Mode, Generation: node.Lock, FromUnix: who.SinceUnix, Reason: who.Reason,
+		})
+	}
+	return h, nil
 }

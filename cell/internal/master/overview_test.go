@@ -43,7 +43,7 @@ func TestOverviewAsksForRightsAfterTheWalk(t *testing.T) {
 		var held atomic.Int64
 		s.Master = New(ctx, Config{
 			Epoch: 1, Cell: "local", Log: s, Fence: s, Wall: func() int64 { return 0 }, Clock: func() session.Instant { return session.Instant(time.Now().UnixNano()) },
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: uncounted{},
 			State: func() *raftfsm.State {
 				if looking.Load() {
 					if s.epoch.mu.mu.TryLock() {

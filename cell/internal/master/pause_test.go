@@ -170,7 +170,7 @@ func TestStopDuringATakeoverEndsNoSession(t *testing.T) {
 		s.Master = New(ctx, Config{
 			Epoch: 1, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
 			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: uncounted{},
 		})
 		s.epoch.mu.maxStepsOverride = 1
 		s.epoch.mu.held = func(time.Duration) { // a stop of a minute, once, in the midst of Start

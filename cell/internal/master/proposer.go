@@ -37,24 +37,21 @@ type proposal struct {
 	own     bool            // the master's own: a quarter of the room is only for these
 	by      api.SessionID   // session of the request, if there is one
 	request steps.RequestID // the client's ID; 0 if it is the master's own
-	done    chan outcome    // receives one
-	after   func()          // called once it is observed or never will be; may be nil
+	done    chan struct{}   // closed once result and err are set
+	result  raftfsm.Result
+	err     error
+	after   func() // called once it is observed or never will be; may be nil
 
 	queued session.Instant // when handed over
-	entry  *entry          // valid after a receive from done; nil if it was in none
+	entry  *entry          // valid once done is closed; nil if it was in none
 }
 
 // newProposal encodes a command for a state of that level. after, which may be nil, is called once it is
 // observed or never will be.
 func newProposal(c raftfsm.Command, level int, own bool, after func()) *proposal {
-	one := &proposal{command: c, own: own, by: c.By(), done: make(chan outcome, 1), after: after}
+	one := &proposal{command: c, own: own, by: c.By(), done: make(chan struct{}), after: after}
 	one.encoded, one.refused = c.Encode(level)
 	return one
-}
-
-type outcome struct {
-	result raftfsm.Result
-	err    error
 }
 
 func newProposer(n entries, observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)) *proposer {
@@ -68,13 +65,13 @@ func newProposer(n entries, observe func([]raftfsm.Command, []steps.RequestID, [
 // be; any other, that it was not. The end of ctx does not stop it.
 func (one *proposal) await(ctx context.Context) (raftfsm.Result, error) {
 	select {
-	case o := <-one.done:
-		return o.result, o.err
+	case <-one.done:
+		return one.result, one.err
 	default:
 	}
 	select {
-	case o := <-one.done:
-		return o.result, o.err
+	case <-one.done:
+		return one.result, one.err
 	case <-ctx.Done():
 		return raftfsm.Result{}, &api.Error{Code: api.Uncertain, Message: "the call ended before its change was committed; a retry with the same request number finds out", Err: context.Cause(ctx)}
 	}
@@ -244,7 +241,8 @@ func (one *proposal) finish(r raftfsm.Result, err error) {
 	if one.after != nil {
 		one.after()
 	}
-	one.done <- outcome{result: r, err: err}
+	one.result, one.err = r, err
+	close(one.done)
 }
 
 // limits bounds what a master puts into the log at a time, and what waits for that. Sizes are bytes of the

@@ -74,10 +74,7 @@ func (l *Locks) Explain(lock namespace.Ref, err error) error {
 	}
 	told, state := *e, l.epoch.state()
 	if node, gone := state.Tree.Resolve(lock); gone == nil && len(node.Holders) > 0 && told.Code == api.LockHeld {
-		told.Holders = nil
-		for _, h := range node.Holders[:min(len(node.Holders), api.MaxListed)] {
-			told.Holders = append(told.Holders, l.epoch.holder(state, h))
-		}
+		told.Holders, _ = l.epoch.parties(state, node.Holders, api.MaxListed)
 		return &told
 	}
 	if told.Code == api.LockDelayed {

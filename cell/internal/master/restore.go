@@ -11,29 +11,23 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// RestoreProgress is the progress of a restore.
-type RestoreProgress struct {
-	Restored bool
-	Sessions int // that have to end before the restore
-}
-
 // Restore does one step of restoring the cell from a backup. It finishes when all other sessions have ended;
 // until then it proposes nothing, and returns their number.
-func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgress, error) {
+func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (restored bool, sessions int, err error) {
 	state := m.epoch.state()
 	if by, sealed := state.Restoring(); c.Finish && sealed && by == c.Mutation.Session && state.Sessions.Len() > 1 {
 		m.timekeeper.restoreStepped()
-		return RestoreProgress{Sessions: state.Sessions.Len() - 1}, nil
+		return false, state.Sessions.Len() - 1, nil
 	}
-	if full := m.coherence.room.checkRestore(c); full != nil && !m.epoch.isAnswered(c.Mutation) {
+	if full := m.coherence.checkRestore(c); full != nil && !m.epoch.isAnswered(c.Mutation) {
 		_, err := m.epoch.refuseAs(ctx, c.Mutation, full, func() {})
-		return RestoreProgress{}, err
+		return false, 0, err
 	}
-	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &c})
+	_, err = m.epoch.propose(ctx, raftfsm.Command{Restore: &c})
 	if err == nil {
 		m.timekeeper.restoreStepped()
 	}
-	return RestoreProgress{Restored: err == nil && c.Finish}, err
+	return err == nil && c.Finish, 0, err
 }
 
 // GiveUpRestore gives up the restore of a session, for an operator known by its connection: there may be no

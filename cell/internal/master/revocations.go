@@ -105,7 +105,7 @@ func (r *revocations) tellHolders(lost namespace.Revocation) {
 		})
 		//mutant: r.boxes.byID[owner.Session].acked = sequence; r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence}); r.actOnAcknowledgement(owner.Session) //by TestForcedLoss of ./cell
 		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
-		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.mail.isOver(box.principal) {
+		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.isOver(box.principal) {
 			r.stopLease(owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
 		}
 		r.epoch.mu.pause(1)

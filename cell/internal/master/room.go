@@ -7,34 +7,30 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// room limits the tree to the replica's memory: it refuses a change that makes it heavier than max. The log
-// does not know the memory, so the master decides, and the log records the refusal.
+// The tree is limited to the replica's memory: a change that makes it heavier than maxWeight is refused. The
+// log does not know the memory, so the master decides, and the log records the refusal.
 //
 // Changes are checked before the proposal. Those on their way to the log, up to limits.pending, may exceed
 // the bound.
-type room struct {
-	epoch *epoch
-	max   int64 // of namespace.Counts.Weight; 0: no bound
-}
 
 // operatorsShare is the part of the bound that operators may use beyond it, for repairs.
 const operatorsShare = 16
 
-// check returns why there is no room for a session's change, or nil. A change that adds nothing always has
+// checkRoom returns why there is no room for a session's change, or nil. A change that adds nothing always has
 // room.
-func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
+func (co *coherence) checkRoom(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	most := mostGrowth(c)
-	if r.max == 0 || most == 0 {
+	if co.maxWeight == 0 || most == 0 {
 		return nil
 	}
-	state := r.epoch.state()
+	state := co.epoch.state()
 	weight := state.Tree.Counts().Weight()
-	if weight+most <= r.max {
+	if weight+most <= co.maxWeight {
 		return nil
 	}
-	allowed := r.max
-	if state.PermitOperator(r.epoch.principal(by)) == nil {
-		allowed += r.max / operatorsShare
+	allowed := co.maxWeight
+	if state.PermitOperator(co.epoch.principal(by)) == nil {
+		allowed += co.maxWeight / operatorsShare
 	}
 	growth, refused := state.Growth(c)
 	switch {
@@ -43,22 +39,22 @@ func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	case growth <= 0 || weight+growth <= allowed:
 		return nil
 	}
-	return r.full(weight, allowed, growth)
+	return co.full(weight, allowed, growth)
 }
 
 // checkRestore returns why there is no room for more of a backup, or nil. The part that has arrived may not
 // exceed the operators' bound: it is held beside the tree that it replaces.
-func (r room) checkRestore(c raftfsm.Restore) *refusal.Refusal {
-	weight, allowed := r.epoch.state().RestoreWeight(), r.max+r.max/operatorsShare
-	if r.max == 0 || c.Add == nil || weight <= allowed {
+func (co *coherence) checkRestore(c raftfsm.Restore) *refusal.Refusal {
+	weight, allowed := co.epoch.state().RestoreWeight(), co.maxWeight+co.maxWeight/operatorsShare
+	if co.maxWeight == 0 || c.Add == nil || weight <= allowed {
 		return nil
 	}
-	return r.full(weight, allowed, 0)
+	return co.full(weight, allowed, 0)
 }
 
-func (r room) full(used, allowed, more int64) *refusal.Refusal {
+func (co *coherence) full(used, allowed, more int64) *refusal.Refusal {
 	cause := refusal.CellFull
-	if r.epoch.state().Level < cause.Level() {
+	if co.epoch.state().Level < cause.Level() {
 		cause = refusal.ByteQuotaBelow // of the root, which every version knows
 	}
 	return &refusal.Refusal{Cause: cause, Used: used, Allowed: allowed, More: more}

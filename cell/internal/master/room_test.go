@@ -27,7 +27,7 @@ func withOperators(t *testing.T) func(s *raftfsm.State) {
 // put writes contents by a transaction, which creates the file if it is not there.
 func (c *soloClient) put(t *testing.T, by session.Mutation, operations ...raftfsm.Operation) error {
 	t.Helper()
-	_, err := c.m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: by, Operations: operations})
+	_, err := c.m.Files.Commit(t.Context(), &raftfsm.Txn{Mutation: by, Operations: operations})
 	return err
 }
 
@@ -39,7 +39,7 @@ func TestFullCellRefusesGrowth(t *testing.T) {
 		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
 		file := c.opens(t, "/ls/local/f", raftfsm.Open{Create: api.MustCreate, Kind: api.File, Contents: make([]byte, 5000)}).Handle
 		file.Rights |= namespace.ToChange
-		m.coherence.room.max = weight() + 100
+		m.coherence.maxWeight = weight() + 100
 		set := func(length int) error {
 			by := c.mutation()
 			_, err := m.Files.Change(t.Context(), file, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: file.Node, Contents: make([]byte, length)}})
@@ -81,7 +81,7 @@ func TestFullCellRefusesGrowth(t *testing.T) {
 				t.Errorf("%s: %v", one.name, err)
 			}
 		}
-		m.coherence.room.max = 1 // the memory has become less
+		m.coherence.maxWeight = 1 // the memory has become less
 		for _, err := range []error{set(5), set(5), set(4), c.put(t, c.mutation(), raftfsm.Operation{Name: "/f", Delete: true})} {
 			report(t, err, "what makes a tree no larger that is too large")
 		}
@@ -96,13 +96,13 @@ func TestFullCellAnswersCopies(t *testing.T) {
 		large := raftfsm.Operation{Name: "/f", Create: api.MayCreate, Contents: bytes.Repeat([]byte{'x'}, 1000)}
 		done := c.mutation()
 		noErr(t, c.put(t, done, large))
-		m.coherence.room.max = 1
+		m.coherence.maxWeight = 1
 		report(t, c.put(t, done, large), "a copy of what was done")
 		other := large
 		other.Name = "/g"
 		refused := c.mutation()
 		for _, most := range []int64{1, 1 << 20} {
-			m.coherence.room.max = most
+			m.coherence.maxWeight = most
 			var e *api.Error
 			if err := c.put(t, refused, other); !errors.As(err, &e) || e.Code != api.QuotaExceeded || !e.Final {
 				t.Errorf("with room for %d bytes: %v, want it refused for good", most, err)
@@ -118,7 +118,7 @@ func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
 		c, other := m.client(t, 1), m.client(t, 2)
 		noErr(t, c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate}))
 		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
-		m.coherence.room.max = weight()
+		m.coherence.maxWeight = weight()
 		entered, leave := m.holdNextEntry()
 		done, large := make(chan error, 2), make(chan error, 1)
 		go func() { done <- c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MayCreate}) }()
@@ -136,8 +136,8 @@ func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
 			report(t, <-done)
 		}
 		fails(t, <-large, api.Exists, "of what is there")
-		if weight() > m.coherence.room.max {
-			t.Errorf("the tree weighs %d bytes, and may weigh %d", weight(), m.coherence.room.max)
+		if weight() > m.coherence.maxWeight {
+			t.Errorf("the tree weighs %d bytes, and may weigh %d", weight(), m.coherence.maxWeight)
 		}
 	})
 }
@@ -150,11 +150,11 @@ func TestOperatorsMendFullCell(t *testing.T) {
 		id, grant, err := m.Sessions.Create(t.Context(), create)
 		noErr(t, err)
 		ops, c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}, m.client(t, 2)
-		m.coherence.room.max = 1 << 20
+		m.coherence.maxWeight = 1 << 20
 		put := func(name api.Name, length int64) {
 			noErr(t, c.put(t, c.mutation(), raftfsm.Operation{Name: name, Create: api.MayCreate, Contents: make([]byte, length)}))
 		}
-		room := func() int64 { return m.coherence.room.max - m.epoch.state().Tree.Counts().Weight() }
+		room := func() int64 { return m.coherence.maxWeight - m.epoch.state().Tree.Counts().Weight() }
 		for _, name := range []api.Name{"/f0", "/f1", "/f2", "/f3"} {
 			put(name, 0)
 		}
@@ -176,7 +176,7 @@ func TestOperatorsMendFullCell(t *testing.T) {
 func TestFullCellOfLowerLevel(t *testing.T) {
 	inSolo(t, func(s *raftfsm.State) { s.Level = 2 }, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		m.coherence.room.max = 1
+		m.coherence.maxWeight = 1
 		if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/new", raftfsm.Open{Create: api.MayCreate})); !errors.Is(err, api.QuotaExceeded) || !strings.Contains(err.Error(), "below directory /") {
 			t.Error(err)
 		}
@@ -189,7 +189,7 @@ func TestFullCellDisturbsNobody(t *testing.T) {
 		c, caching := m.client(t, 1), m.client(t, 2)
 		file := c.open(t, "/ls/local/f", api.MayCreate).Handle
 		caching.open(t, "/ls/local/f", api.MustExist)
-		m.coherence.room.max = 1
+		m.coherence.maxWeight = 1
 		by := c.mutation()
 		done := make(chan error, 1)
 		go func() {
@@ -214,10 +214,10 @@ func TestFullCellTakesNoLargerBackup(t *testing.T) {
 		id, grant, err := m.Sessions.Create(t.Context(), create)
 		noErr(t, err)
 		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
-		m.coherence.room.max = 64 << 10
+		m.coherence.maxWeight = 64 << 10
 		restore := func(r raftfsm.Restore) error {
 			r.Mutation = c.mutation()
-			_, err := m.Restore(t.Context(), r)
+			_, _, err := m.Restore(t.Context(), r)
 			return err
 		}
 		if err := restore(raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", CellID: "c", Level: raftfsm.MaxLevel, Counter: 10, Nodes: 999}}); err != nil {

@@ -21,7 +21,7 @@ type Sessions struct {
 	leases      *session.Leases
 	boxes       *mailboxes
 	copyset     *copyset
-	recalls     *recalls
+	recalls     recalls
 	outbox      *outbox
 	offers      *offers
 	revocations *revocations

@@ -3,6 +3,7 @@ package master
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -34,29 +35,26 @@ func (in *Inspector) sightOf(state *raftfsm.State) sight {
 // sees reports whether the principal may see what belongs to owner.
 func (s sight) sees(owner string) bool { return s.all || owner == s.principal }
 
-// reads reports whether the principal may read a name. Without a node there, the nearest ancestor decides.
-func (s sight) reads(name api.Name) bool {
-	if s.all {
-		return true
-	}
-	for {
-		if node, ok := s.tree.Get(name); ok {
-			return s.tree.Permit(node, s.principal, namespace.ToRead) == nil
-		}
-		if name == "" {
-			return false
-		}
-		name = name.Parent()
-	}
-}
-
-// looks reports whether the principal may read or lock a name, by the same rule.
-func (s sight) looks(name api.Name) bool {
+// nearest returns the node of a name, or else its nearest ancestor that exists, or nil.
+func (s sight) nearest(name api.Name) *namespace.Node {
 	node, there := s.tree.Get(name)
 	for ; !there && name != ""; node, there = s.tree.Get(name) {
 		name = name.Parent()
 	}
-	return there && (s.tree.Permit(node, s.principal, namespace.ToRead) == nil || s.tree.Permit(node, s.principal, namespace.ToWrite) == nil)
+	return node
+}
+
+// has reports whether the principal has one of some rights to a node, which may be nil.
+func (s sight) has(node *namespace.Node, rights ...namespace.Rights) bool {
+	return node != nil && slices.ContainsFunc(rights, func(r namespace.Rights) bool { return s.tree.Permit(node, s.principal, r) == nil })
+}
+
+// reads reports whether the principal may read a name. Without a node there, the nearest ancestor decides.
+func (s sight) reads(name api.Name) bool { return s.all || s.has(s.nearest(name), namespace.ToRead) }
+
+// looks reports whether the principal may read or lock a name, by the same rule.
+func (s sight) looks(name api.Name) bool {
+	return s.has(s.nearest(name), namespace.ToRead, namespace.ToWrite)
 }
 
 // refuse returns the error for an invisible name. It does not say whether there is a node.
@@ -113,24 +111,9 @@ func mayKnow(state *raftfsm.State, principal string, name api.Name) bool {
 // knows reports whether a principal may know that a node exists: it has a right to the node, or to the
 // nearest existing ancestor. The root always exists.
 func (s sight) knows(name api.Name) bool {
-	node, there := s.tree.Get(name)
-	if name == "" || there && s.hasSome(node) {
-		return true
-	}
-	for there = false; !there && name != ""; {
-		name = name.Parent()
-		node, there = s.tree.Get(name)
-	}
-	return there && s.hasSome(node)
-}
-
-func (s sight) hasSome(node *namespace.Node) bool {
-	for _, right := range []namespace.Rights{namespace.ToRead, namespace.ToWrite, namespace.ToChange} {
-		if s.tree.Permit(node, s.principal, right) == nil {
-			return true
-		}
-	}
-	return false
+	rights := []namespace.Rights{namespace.ToRead, namespace.ToWrite, namespace.ToChange}
+	node, _ := s.tree.Get(name)
+	return name == "" || s.has(node, rights...) || s.has(s.nearest(name.Parent()), rights...)
 }
 
 // State returns the replicated state of this replica, without a proof of leadership.

@@ -106,7 +106,7 @@ func (s *soloMaster) begin(ctx context.Context, number api.Epoch, log *slog.Logg
 	s.Master = New(ctx, Config{
 		Epoch: number, Cell: "local", State: s.look, Log: s, Fence: s, Wall: func() int64 { return 0 },
 		Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
-		Logger: log,
+		Logger: log, Metrics: uncounted{},
 	})
 	s.Start()
 }
@@ -351,3 +351,18 @@ func (s *soloMaster) holders() []namespace.Holder {
 	node, _ := s.epoch.state().Tree.Get("/f")
 	return node.Holders
 }
+
+// uncounted is the Metrics of a master whose counts nobody looks at.
+type uncounted struct{}
+
+func (uncounted) Proposed(int, error)                         {}
+func (uncounted) SessionBegun()                               {}
+func (uncounted) SessionEnded(api.EndReason, int)             {}
+func (uncounted) LeaseExtended(int)                           {}
+func (uncounted) LockGranted(api.Name, time.Duration, string) {}
+func (uncounted) TurnEnded(api.Name, time.Duration)           {}
+func (uncounted) ChangeWaited(time.Duration)                  {}
+func (uncounted) Invalidated()                                {}
+func (uncounted) EventDropped()                               {}
+func (uncounted) MutexHeld(time.Duration)                     {}
+func (uncounted) TakeoverCleared(time.Duration)               {}

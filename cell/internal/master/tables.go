@@ -1,18 +1,15 @@
 package master
 
-import (
-	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/session"
-)
+import "github.com/chubbylock/chubby/session"
 
 // tables is what only the master knows, and forgets with its epoch. epoch.mu guards it. The tables are
-// independent, except: queues fill the outbox, holdTimes and mailboxes use usages.
+// independent, except: queues fill the outbox, mailboxes and handles have usages.
 type tables struct {
 	leases    *session.Leases
 	boxes     *mailboxes
 	handles   *handles
 	queues    *queues
-	recalls   *recalls
+	recalls   recalls
 	holdTimes *holdTimes
 	delays    *delays
 	copyset   *copyset
@@ -21,22 +18,17 @@ type tables struct {
 }
 
 func newTables(metrics Metrics) *tables {
-	out, usages := newOutbox(), newUsages()
+	out := newOutbox()
 	return &tables{
 		leases:    session.NewLeases(),
-		boxes:     &mailboxes{mail: newMail(metrics.EventDropped), byID: map[api.SessionID]*mailbox{}},
+		boxes:     newMailboxes(metrics.EventDropped),
 		handles:   newHandles(),
 		queues:    newQueues(out),
-		recalls:   newRecalls(),
-		holdTimes: newHoldTimes(metrics.TurnEnded, &usages.unread),
+		recalls:   recalls{},
+		holdTimes: newHoldTimes(metrics.TurnEnded),
 		delays:    newDelays(),
 		copyset:   newCopyset(),
 		outbox:    out,
-		usages:    usages,
+		usages:    newUsages(),
 	}
-}
-
-func (b *mailboxes) add(id api.SessionID, principal string, c *usage) {
-	b.byID[id] = newMailbox(b.mail, principal)
-	b.byID[id].usage = c
 }

@@ -134,7 +134,7 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 	delays := t.tables.delays.due(now)
 	for _, over := range delays {
 		t.offers.endDelay(over)
-		t.epoch.mu.pause(t.tables.queues.stepsOf(over.name))
+		t.epoch.mu.pause(t.tables.queues.stepsOf(over.Name))
 	}
 	more = t.coherence.endLapsed(now, maxLapses) || more
 	more = t.tables.queues.dropAbsent(now, maxForgotten) || more

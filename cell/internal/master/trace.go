@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/steps"
-	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -31,22 +30,6 @@ func (n *entry) steps(queued, done session.Instant, err error) []steps.Step {
 		}
 	}
 	return []steps.Step{{Kind: steps.Pending, From: queued, To: n.from}, one}
-}
-
-// await is proposal.await, and tells the call what it waited for.
-func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
-	result, err := one.await(ctx)
-	now := e.clock()
-	if call := steps.Told(ctx, now.Sub(one.queued)); call != nil {
-		var by *entry
-		if err == nil || ctx.Err() == nil { // else the proposer may still change one
-			by = one.entry
-		}
-		for _, step := range by.steps(one.queued, now, err) {
-			call.Step(step)
-		}
-	}
-	return result, err
 }
 
 // tell tells the call of a request for a lock what it waited for. first is its first progress; straight: it

@@ -1,40 +1,36 @@
 package master
 
 import (
+	"bytes"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/session"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// action is a counted action of a session. Those up to lastAtNode are at a node.
-type action uint8
-
+// These are counted beside each kind of misuse.
 const (
-	noAction             action = iota // nothing counted
-	actionLookAgain                    // at an unchanged node
-	actionTryAgain                     // to take a lock without waiting, though nothing had changed
-	actionReopen                       // an unchanged file
-	actionHoldBriefly                  // an exclusive lock
-	actionHoldUnfenced                 // an exclusive lock, without reading its sequencer
-	actionDropUnused                   // a copy, for a change
-	actionWriteLarge                   // contents
-	actionWriteSame                    // contents
-	actionOpen                         // a node
-	actionHold                         // an exclusive lock
-	actionDrop                         // a copy
-	actionClose                        // a handle
-	actionBriefSession                 // of a principal
-	actionAbandonSession               // of a principal
-	actions                            // how many there are
-
-	lastAtNode = actionOpen
+	countOpens  = misuse.SameContents + 1 + iota // of nodes
+	countHolds                                   // of exclusive locks
+	countDrops                                   // of copies, for a change
+	countCloses                                  // of handles
+	usageCounts                                  // how many counts there are
 )
+
+// totalOf returns what a kind of misuse is a part of, or 0.
+func totalOf(kind misuse.Kind) misuse.Kind {
+	switch kind {
+	case misuse.BriefHolds, misuse.Unfenced:
+		return countHolds
+	case misuse.UnusedCache:
+		return countDrops
+	}
+	return 0
+}
 
 // usage counts the recent actions of a session, or of a principal's sessions, in this window and the last. It
 // has a fixed size; its methods do not allocate or read a clock. A nil usage counts nothing. epoch.mu guards
@@ -44,13 +40,11 @@ type usage struct {
 	since  session.Instant // when it began
 	begun  bool            // the session was created in this epoch
 	window uint32          // of now
-	now    [actions]uint32
-	before [actions]uint32
-	at     [lastAtNode + 1]api.Name // last node of each
-	recent [4]openedNode            // last opened
-	next   uint8                    // index in recent
-
-	nowThere, beforeThere [lastAtNode + 1]uint32 // parts of now and before at node at[d], since the last one elsewhere
+	now    [usageCounts]uint32
+	before [usageCounts]uint32
+	at     [usageCounts]api.Name // last node of each
+	recent [4]openedNode         // last opened
+	next   uint8                 // index in recent
 }
 
 // openedNode is a node as it was when opened.
@@ -65,18 +59,13 @@ func stampOf(n *namespace.Node) uint64 {
 }
 
 // count counts an action at a node, or at "" for none. epoch.mu is held.
-func (u *usage) count(d action, name api.Name) {
-	if u == nil || d == noAction {
+func (u *usage) count(what misuse.Kind, name api.Name) {
+	if u == nil {
 		return
 	}
 	u.turn()
-	u.now[d]++
-	if d <= lastAtNode {
-		if u.at[d] != name {
-			u.at[d], u.nowThere[d], u.beforeThere[d] = name, 0, 0
-		}
-		u.nowThere[d]++
-	}
+	u.now[what]++
+	u.at[what] = name
 }
 
 // turn moves to the current window, and keeps only the one before.
@@ -84,16 +73,13 @@ func (u *usage) turn() {
 	if u.window == u.all.window {
 		return
 	}
-	if u.before, u.beforeThere = u.now, u.nowThere; u.window+1 != u.all.window {
-		u.before, u.beforeThere = [actions]uint32{}, [lastAtNode + 1]uint32{}
+	if u.before = u.now; u.window+1 != u.all.window {
+		u.before = [usageCounts]uint32{}
 	}
-	u.now, u.nowThere, u.window = [actions]uint32{}, [lastAtNode + 1]uint32{}, u.all.window
+	u.now, u.window = [usageCounts]uint32{}, u.all.window
 }
 
-func (u *usage) sum(d action) int { return int(u.now[d]) + int(u.before[d]) }
-
-// sumThere returns how often an action was done at its last node, since it was done elsewhere.
-func (u *usage) sumThere(d action) int { return int(u.nowThere[d]) + int(u.beforeThere[d]) }
+func (u *usage) sum(what misuse.Kind) int { return int(u.now[what]) + int(u.before[what]) }
 
 // opened counts a reopening if the node is one of the last opened and has not changed.
 func (u *usage) opened(n *namespace.Node) {
@@ -105,7 +91,7 @@ func (u *usage) opened(n *namespace.Node) {
 		one := &u.recent[i]
 		if one.ref == now.ref {
 			if one.stamp == now.stamp && n.Kind == api.File { // a directory node does not show its changes
-				u.count(actionReopen, n.Name)
+				u.count(misuse.Reopening, n.Name)
 			}
 			*one = now
 			return
@@ -115,22 +101,32 @@ func (u *usage) opened(n *namespace.Node) {
 	u.next = (u.next + 1) % uint8(len(u.recent))
 }
 
-// held counts an ended turn with an exclusive lock.
+// held counts an ended turn with an exclusive lock. unfenced says that nothing showed its loss to others.
 func (u *usage) held(name api.Name, took time.Duration, unfenced bool) {
-	u.count(actionHold, name)
+	u.count(countHolds, name)
 	if took < misuse.BriefHold {
-		u.count(actionHoldBriefly, name)
+		u.count(misuse.BriefHolds, name)
 	}
 	if unfenced {
-		u.count(actionHoldUnfenced, name)
+		u.count(misuse.Unfenced, name)
+	}
+}
+
+// wrote counts a large or needless write. was is the node before it, or nil.
+func (u *usage) wrote(name api.Name, was *namespace.Node, contents []byte) {
+	switch {
+	case len(contents) >= misuse.LargeWrite:
+		u.count(misuse.LargeWrites, name)
+	case was != nil && was.Kind == api.File && bytes.Equal(was.Contents, contents):
+		u.count(misuse.SameContents, name)
 	}
 }
 
 // dropped counts a copy that a change made the client drop, and whether it may have used it.
 func (u *usage) dropped(name api.Name, used bool) {
-	u.count(actionDrop, "")
+	u.count(countDrops, "")
 	if !used {
-		u.count(actionDropUnused, name)
+		u.count(misuse.UnusedCache, name)
 	}
 }
 
@@ -178,12 +174,12 @@ func (all *usages) sessionEnded(principal string, u *usage, why api.EndReason, n
 	if u == nil || !u.begun {
 		return
 	}
-	var what action
+	var what misuse.Kind
 	switch age := now.Sub(u.since); {
 	case why == api.ByClose && age < misuse.BriefSession:
-		what = actionBriefSession
+		what = misuse.BriefSessions
 	case why == api.ByExpiry && age < misuse.AbandonedUntil:
-		what = actionAbandonSession
+		what = misuse.Abandoned
 	default:
 		return
 	}

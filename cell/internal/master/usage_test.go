@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -33,12 +34,11 @@ func (u *usage) judged(now session.Instant) (found []misuse.Kind) {
 	return found
 }
 
-// Each misuse that is counted by actions begins exactly at its limits: one action fewer is no misuse, nor are as many in a time so
+// Each misuse that is counted begins exactly at its limits: one action fewer is no misuse, nor are as many in a time so
 // long that the rate is lower, nor as many that are too small a share of all.
 func TestMisuseBeginsAtItsLimits(t *testing.T) {
 	for _, m := range misuse.Kinds() {
-		what, of := actionsOf(m)
-		if what == noAction {
+		if m == misuse.HandleLeak || m == misuse.ShortLease {
 			continue
 		}
 		t.Run(m.String(), func(t *testing.T) {
@@ -50,11 +50,11 @@ func TestMisuseBeginsAtItsLimits(t *testing.T) {
 			with := func(count, others int) *usage {
 				c := newTestUsage()
 				for range count {
-					c.count(what, "/x")
-					c.count(of, "/x")
+					c.count(m, "/x")
+					c.count(totalOf(m), "/x")
 				}
 				for range others {
-					c.count(of, "/x")
+					c.count(totalOf(m), "/x")
 				}
 				return c
 			}
@@ -94,7 +94,7 @@ func TestUsageForgets(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "actions") {
 			now += time.Duration(rapid.Int64Range(0, int64(misuse.Window)).Draw(t, "pause")) * time.Duration(rapid.IntRange(0, 3).Draw(t, "times"))
 			c.all.advance(instant(now))
-			c.count(actionLookAgain, "/x")
+			c.count(misuse.Polling, "/x")
 			done = append(done, now)
 		}
 		now += time.Duration(rapid.Int64Range(0, int64(3*misuse.Window)).Draw(t, "at last"))
@@ -107,7 +107,7 @@ func TestUsageForgets(t *testing.T) {
 				want++
 			}
 		}
-		if got := c.sum(actionLookAgain); got != want {
+		if got := c.sum(misuse.Polling); got != want {
 			t.Fatalf("%d are counted since %v, want %d of %v", got, first, want, done)
 		}
 		if measured := c.all.measured(c, instant(now)); measured != now-first {
@@ -123,7 +123,7 @@ func TestUsageAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		window++
 		c.all.window = window
-		c.count(actionLookAgain, "/x")
+		c.count(misuse.Polling, "/x")
 		c.opened(node)
 		c.held("/x", time.Second, true)
 		c.dropped("/x", false)
@@ -142,22 +142,22 @@ func TestReopening(t *testing.T) {
 		for i := range 5 {
 			c.opened(node(i, 1))
 		}
-		if n := c.sum(actionReopen); n > 0 {
+		if n := c.sum(misuse.Reopening); n > 0 {
 			t.Fatalf("five files in turn: %d count as opened again in round %d", n, round)
 		}
 	}
 	c.opened(node(4, 2))
-	if n := c.sum(actionReopen); n > 0 {
+	if n := c.sum(misuse.Reopening); n > 0 {
 		t.Errorf("a file that has changed: %d count as opened again", n)
 	}
 	c.opened(node(4, 2))
 	c.opened(node(3, 1))
-	equal(t, c.sum(actionReopen), 2, "two files that have not: %d count as opened again")
+	equal(t, c.sum(misuse.Reopening), 2, "two files that have not: %d count as opened again")
 	directory := node(9, 1)
 	directory.Kind = api.Directory
 	c.opened(directory)
 	c.opened(directory)
-	equal(t, c.sum(actionReopen), 2, "a directory, which may have other children: %d count as opened again")
+	equal(t, c.sum(misuse.Reopening), 2, "a directory, which may have other children: %d count as opened again")
 }
 
 // Of the sessions that end, those count that were closed at once, or that nobody closed, soon after they were created.
@@ -166,29 +166,29 @@ func TestSessionsThatEndSoon(t *testing.T) {
 		age   time.Duration
 		why   api.EndReason
 		begun bool
-		want  action
+		want  misuse.Kind
 	}{
-		{misuse.BriefSession - 1, api.ByClose, true, actionBriefSession},
-		{misuse.BriefSession, api.ByClose, true, noAction},
-		{misuse.AbandonedUntil - 1, api.ByExpiry, true, actionAbandonSession},
-		{misuse.AbandonedUntil, api.ByExpiry, true, noAction},
-		{misuse.BriefSession - 1, api.ByClose, false, noAction}, // of an earlier master: nobody knows how old it is
-		{misuse.BriefSession - 1, api.ByExpiry, false, noAction},
-		{misuse.BriefSession - 1, api.ByOperator, true, noAction},
+		{misuse.BriefSession - 1, api.ByClose, true, misuse.BriefSessions},
+		{misuse.BriefSession, api.ByClose, true, 0},
+		{misuse.AbandonedUntil - 1, api.ByExpiry, true, misuse.Abandoned},
+		{misuse.AbandonedUntil, api.ByExpiry, true, 0},
+		{misuse.BriefSession - 1, api.ByClose, false, 0}, // of an earlier master: nobody knows how old it is
+		{misuse.BriefSession - 1, api.ByExpiry, false, 0},
+		{misuse.BriefSession - 1, api.ByOperator, true, 0},
 	} {
 		all := newUsages()
 		all.began = instant(0)
 		all.sessionEnded("p", all.begin(instant(0), c.begun), c.why, instant(c.age))
-		got := noAction
+		got := misuse.Kind(0)
 		if of, ok := all.ofPrincipal.Get("p"); ok {
-			for d := noAction + 1; d < actions; d++ {
+			for d := misuse.Polling; d < usageCounts; d++ {
 				if of.sum(d) > 0 {
 					got = d
 				}
 			}
 		}
 		if got != c.want {
-			t.Errorf("%v after %v, created here: %t, counts as action %d, want %d", c.why, c.age, c.begun, got, c.want)
+			t.Errorf("%v after %v, created here: %t, counts as %d, want %d", c.why, c.age, c.begun, got, c.want)
 		}
 	}
 	all := newUsages()
@@ -201,39 +201,39 @@ func TestSessionsThatEndSoon(t *testing.T) {
 
 // A turn is unfenced if the holder says so last, and it took the lock without a lock-delay, and alone.
 func TestUnfencedTurns(t *testing.T) {
-	end := func(next turn, say func(*unreadSequencers)) int {
+	end := func(next holdTime, mode api.LockMode, say func(*unreadSequencers)) *usage {
 		c := newTestUsage()
-		times := newHoldTimes(func(api.Name, time.Duration) {}, &c.all.unread)
-		next.by = c
-		times.beginHold("/x", next, instant(0))
+		l := &Locks{
+			epoch:     &epoch{clock: func() session.Instant { return instant(time.Second) }, journal: newJournal(slog.New(slog.DiscardHandler))},
+			holdTimes: newHoldTimes(func(api.Name, time.Duration) {}), boxes: &mailboxes{byID: map[api.SessionID]*mailbox{1: {usage: c}}}, usages: c.all,
+		}
+		l.holdTimes.beginHold("/x", next, instant(0))
 		say(&c.all.unread)
-		times.endHold("/x", instant(time.Second))
-		return c.sum(actionHoldUnfenced)
+		l.epoch.mu.Lock()
+		defer l.epoch.mu.Unlock()
+		l.noteLeft([]namespace.Left{{Lock: namespace.Ref{Name: "/x"}, Holding: &api.Holding{Session: 1, Generation: 7, Mode: mode, End: api.ByClose}}}, 0)
+		return c
 	}
 	unread := func(u *unreadSequencers) { u.note(7, true) }
 	for _, c := range []struct {
 		name string
-		turn turn
+		turn holdTime
 		say  func(*unreadSequencers)
 		want int
 	}{
-		{"nobody has read it", turn{generation: 7}, unread, 1},
-		{"nobody says anything", turn{generation: 7}, func(*unreadSequencers) {}, 0},
-		{"it is of another lock", turn{generation: 7 + 1024}, unread, 0},
-		{"a stranger has said so before", turn{generation: 7}, func(u *unreadSequencers) { u.note(7, true); u.note(7, false) }, 0},
-		{"there is a lock-delay", turn{generation: 7, delays: true}, unread, 0},
-		{"the lock may be kept", turn{generation: 7, cached: true}, unread, 0},
+		{"nobody has read it", holdTime{generation: 7}, unread, 1},
+		{"nobody says anything", holdTime{generation: 7}, func(*unreadSequencers) {}, 0},
+		{"it is of another lock", holdTime{generation: 7}, func(u *unreadSequencers) { u.note(7+1024, true) }, 0},
+		{"it is of an earlier turn", holdTime{generation: 8}, unread, 0},
+		{"a stranger has said so before", holdTime{generation: 7}, func(u *unreadSequencers) { u.note(7, true); u.note(7, false) }, 0},
+		{"there is a lock-delay", holdTime{generation: 7, delays: true}, unread, 0},
+		{"the lock may be kept", holdTime{generation: 7, cached: true}, unread, 0},
 	} {
-		if got := end(c.turn, c.say); got != c.want {
+		if got := end(c.turn, api.Exclusive, c.say).sum(misuse.Unfenced); got != c.want {
 			t.Errorf("%s: %d turns count as unfenced, want %d", c.name, got, c.want)
 		}
 	}
-	c := newTestUsage()
-	times := newHoldTimes(func(api.Name, time.Duration) {}, &c.all.unread)
-	times.beginHold("/x", turn{generation: 1, by: c}, instant(0))
-	times.beginHold("/x", turn{generation: 1}, instant(0)) // another reader
-	times.endHold("/x", instant(time.Millisecond))
-	failIf(t, c.sum(actionHold) > 0, "a turn of two counts for one")
+	failIf(t, end(holdTime{generation: 7}, api.Shared, unread).sum(countHolds) > 0, "a reader has a turn for itself")
 }
 
 // What anybody says of the sequencer of a lock counts only if he holds it.
@@ -252,20 +252,6 @@ func TestOnlyTheHolderSaysWhetherItHasReadItsSequencer(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Of what is done at one node after another, it is known how often it was done at the last, and forgotten with the rest.
-func TestUsageKnowsWhatWasDoneThere(t *testing.T) {
-	c := newTestUsage()
-	for _, name := range []api.Name{"/a", "/a", "/b", "/a", "/a"} {
-		c.count(actionLookAgain, name)
-	}
-	for window, want := range []int{2, 2, 0} {
-		c.all.window = uint32(window)
-		if c.turn(); c.sumThere(actionLookAgain) != want {
-			t.Errorf("in window %d %d of %d were there, want %d", window, c.sumThere(actionLookAgain), c.sum(actionLookAgain), want)
-		}
-	}
 }
 
 // A session leaks handles if it has very many, goes on opening and does not close, and most are on the same nodes, or it will soon
@@ -293,10 +279,10 @@ func TestHandleLeak(t *testing.T) {
 				m.tables.handles.bind(m.tables.handles.enter(h, "p"), h.Node)
 			}
 			for range c.opens {
-				by.count(actionOpen, "/x")
+				by.count(countOpens, "/x")
 			}
 			for range c.ends {
-				by.count(actionClose, "")
+				by.count(countCloses, "")
 			}
 			m.lost.Add(int64(misuse.MinTime))
 			if found := findLeak(m.Inspector, 1, by, m.epoch.clock()); (found != nil) != c.want {
@@ -313,7 +299,7 @@ func TestLintIsBounded(t *testing.T) {
 		for i := range api.MaxListed + 50 {
 			m.tables.boxes.add(api.SessionID(i+1), "p", m.tables.usages.begin(m.epoch.clock(), true))
 			for range 60 + i {
-				m.tables.boxes.byID[api.SessionID(i+1)].usage.count(actionLookAgain, "/x")
+				m.tables.boxes.byID[api.SessionID(i+1)].usage.count(misuse.Polling, "/x")
 			}
 		}
 		m.epoch.mu.Unlock()
@@ -338,31 +324,6 @@ func TestLintIsBounded(t *testing.T) {
 		cancel()
 		if _, err = m.Lint(ctx, "", "", misuse.Options{}); err == nil {
 			t.Error("a call that has ended is answered")
-		}
-	})
-}
-
-// The sum is that of the parts, and who has nothing takes no room.
-func TestTally(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		tally, want := newTally(), map[string]int{}
-		for range rapid.IntRange(0, 30).Draw(t, "steps") {
-			who := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "who")
-			n := rapid.IntRange(-want[who], 5).Draw(t, "n")
-			tally.add(who, n)
-			want[who] += n
-		}
-		sum := 0
-		for who, n := range want {
-			if sum += n; tally.of[who] != n {
-				t.Fatalf("%q has %d, want %d", who, tally.of[who], n)
-			}
-			if _, kept := tally.of[who]; kept && n == 0 {
-				t.Fatalf("%q has nothing, and is kept", who)
-			}
-		}
-		if tally.all != sum {
-			t.Fatalf("in all %d, want %d", tally.all, sum)
 		}
 	})
 }

@@ -32,7 +32,7 @@ type marks struct {
 }
 
 func marksOf(ctx context.Context, m *master.Master, op string) marks {
-	return marks{secret: m.Secret(), about: []byte(op + "\x00" + principalOf(ctx))}
+	return marks{secret: m.State().Secret, about: []byte(op + "\x00" + principalOf(ctx))}
 }
 
 func (k marks) cipher() (cipher.AEAD, error) {

@@ -40,8 +40,8 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 			if err != nil {
 				return refuse(err)
 			}
-			if knows < m.Level() {
-				return nil, api.Errorf(api.InvalidArgument, "replica %s knows feature levels up to %d, and the cell is at level %d: start it with the version of the others", one.ID, knows, m.Level())
+			if knows < m.State().Level {
+				return nil, api.Errorf(api.InvalidArgument, "replica %s knows feature levels up to %d, and the cell is at level %d: start it with the version of the others", one.ID, knows, m.State().Level)
 			}
 			one.Replaces, c.Remove, c.Add = q.GetRemove(), "", &one
 			if q.GetSpare() {
@@ -73,8 +73,8 @@ func (s *service) Backup(ctx context.Context, q *pb.BackupRequest) (*pb.BackupRe
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		part, err := m.Inspector.Backups.Read(ctx, principalOf(ctx), q.GetBackup(), q.GetPart())
-		return &pb.BackupReply{Data: part.Data, Last: part.Last}, err
+		data, last, err := m.Inspector.Backups.Read(ctx, principalOf(ctx), q.GetBackup(), q.GetPart())
+		return &pb.BackupReply{Data: data, Last: last}, err
 	})
 }
 

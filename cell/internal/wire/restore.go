@@ -34,19 +34,19 @@ func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.Restor
 			if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
 				return nil, err
 			} // else it was done before
-			return &pb.RestoreReply{Restored: q.GetFinish(), Counter: m.Counter(), CellId: string(m.CellID())}, nil
+			return &pb.RestoreReply{Restored: q.GetFinish(), Counter: m.State().Counter, CellId: string(m.State().CellID)}, nil
 		}
 		c, err := restoreOf(q)
 		if err != nil {
 			return nil, err
 		}
 		c.Mutation = mutation
-		progress, err := m.Restore(ctx, c)
+		restored, sessions, err := m.Restore(ctx, c)
 		return &pb.RestoreReply{
-			Restored: progress.Restored,
-			Sessions: uint64(progress.Sessions),
-			Counter:  m.Counter(),
-			CellId:   string(m.CellID()),
+			Restored: restored,
+			Sessions: uint64(sessions),
+			Counter:  m.State().Counter,
+			CellId:   string(m.State().CellID),
 		}, err
 	})
 }

@@ -99,4 +99,4 @@ func (c *call) served() {
 	}
 }
 
-func signerOf(m *master.Master) signer { return signer{secret: m.Secret()} }
+func signerOf(m *master.Master) signer { return signer{secret: m.State().Secret} }

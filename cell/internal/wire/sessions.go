@@ -39,7 +39,7 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 			Session: signerOf(m).session(id),
 			Id:      uint64(id),
 			Epoch:   uint64(m.Epoch()),
-			CellId:  string(m.CellID()),
+			CellId:  string(m.State().CellID),
 			Grant:   leaseOf(grant),
 
 			CacheLease: m.Sessions.NeedsCacheLease(id),
@@ -179,7 +179,7 @@ func (s *service) finish(ctx context.Context, k *keepAlive) (*pb.KeepAliveReply,
 	if err != nil {
 		return nil, s.complete(k.master, opKeepAlive, &subject{}, err)
 	}
-	reply := &pb.KeepAliveReply{Epoch: uint64(k.master.Epoch()), ServersVersion: k.master.ServersVersion()}
+	reply := &pb.KeepAliveReply{Epoch: uint64(k.master.Epoch()), ServersVersion: k.master.State().Roster.Version}
 	if x.Grant != nil {
 		reply.Grant = leaseOf(*x.Grant)
 	}

@@ -29,7 +29,7 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 			return nil, err
 		}
 		c.Mutation = mutation
-		result, err := m.Files.Txns.Commit(ctx, c)
+		result, err := m.Files.Commit(ctx, c)
 		if err != nil {
 			return nil, explainStep(m, about, c, q, result, err)
 		}

@@ -21,22 +21,22 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 		}
 		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
 			_, err = m.Files.Refuse(ctx, mutation, err) // if it was done before, it is not done again
-			return &pb.FinishUpgradeReply{Level: uint32(m.Level()), Newest: uint32(m.Level())}, err
+			return &pb.FinishUpgradeReply{Level: uint32(m.State().Level), Newest: uint32(m.State().Level)}, err
 		}
 		members, err := s.cfg.Replica.Levels(ctx)
 		if err != nil {
 			return nil, err
 		}
 		newest, all := newestLevel(members, q.GetWithout())
-		//mutant: _ = all; if newest > m.Level() { //by TestUpgrade of ./cell
-		if all && newest > m.Level() {
+		//mutant: _ = all; if newest > m.State().Level { //by TestUpgrade of ./cell
+		if all && newest > m.State().Level {
 			err := m.RaiseLevel(ctx, raftfsm.RaiseLevel{Mutation: mutation, To: newest})
 			//mutant: if err != nil { //by TestUpgradeIsFinishedTwiceAtOnce of ./cell
-			if err != nil && m.Level() < newest { // else another call has raised it
+			if err != nil && m.State().Level < newest { // else another call has raised it
 				return nil, err
 			}
 		}
-		return pb.Message[pb.FinishUpgradeReply](api.Upgrade{Level: m.Level(), Newest: newest, Members: members}), nil
+		return pb.Message[pb.FinishUpgradeReply](api.Upgrade{Level: m.State().Level, Newest: newest, Members: members}), nil
 	})
 }
 
