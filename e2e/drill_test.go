@@ -32,18 +32,10 @@ type drillReport struct {
 	LocksChanged      struct {
 		List []struct {
 			Path, Why string
-			After     []struct{ Session string }
+			AfterS    *float64 `json:"after_s"`
+			Holders   []struct{ Session string }
 		}
 	} `json:"locks_changed"`
-	Loss *struct {
-		GoneS    *float64 `json:"gone_after_s"`
-		Returned *string  `json:"returned_as"`
-		Locks    []struct {
-			Path    string
-			AfterS  *float64 `json:"after_s"`
-			Holders []struct{ Session string }
-		}
-	} `json:"session_loss"`
 	Slow *struct {
 		Writes   int
 		LongestS float64 `json:"longest_wait_s"`
@@ -141,10 +133,14 @@ func TestDrills(t *testing.T) {
 	}()
 	r := w.drill(0, "session-loss", owner.Session().String(), "--yes", "--reason", "a test", "--limit", "60s")
 	report(t, <-passed)
-	if l := r.Loss; l == nil || l.GoneS == nil || len(l.Locks) != 1 || l.Locks[0].AfterS == nil || len(l.Locks[0].Holders) != 1 || l.Locks[0].Holders[0].Session != next.Session().String() {
-		t.Errorf("who has the lock: %+v", r)
+	l := r.LocksChanged.List
+	if len(l) != 1 || l[0].AfterS == nil || len(l[0].Holders) != 1 || l[0].Holders[0].Session != next.Session().String() {
+		t.Fatalf("who has the lock: %+v", r)
 	}
-	if kept.Err() == nil || len(r.LocksChanged.List) != 1 || r.LocksChanged.List[0].Why == "" {
+	if gone := r.SessionsGone.List; len(gone) != 1 || gone[0].Session != owner.Session().String() {
+		t.Errorf("which sessions have ended: %+v", r)
+	}
+	if kept.Err() == nil || l[0].Why == "" {
 		t.Errorf("the lock of the session that was ended: %v; %+v", kept.Err(), r)
 	}
 }

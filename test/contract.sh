@@ -809,12 +809,11 @@ background outage --timeout 40s drill outage 40s --yes --dir /ls/local/drills; o
 holds 20 "cell status tells of an outage" sh -c '"$1" -o json cell status | jq -e ".acts[0].kind == \"outage\""' sh "$bin/chubbyctl"
 kill -INT "$outage"; ends "$outage" 130 "an outage ends with Ctrl-C"
 ctl 0 --timeout 40s drill slow-client --yes --for 2s --limit 20s --reason contract --dir /ls/local/drills; out 'silent for'
-ctl 0 put /ls/local/cached x
-ctl 0 --timeout 40s -o json drill slow-client --yes --for 1s --file /ls/local/cached; fields out slow_client.file slow_client.silent_s slow_client.writes slow_client.longest_wait_s slow_client.at_most_s
+ctl 0 --timeout 40s -o json drill slow-client --yes --for 1s; fields out slow_client.file slow_client.silent_s slow_client.writes slow_client.longest_wait_s slow_client.at_most_s
 session=$("$bin/chubbyctl" -o json locks /ls/local/lost | jq -r '.holders[0].session')
 ctl 2 drill session-loss "$session"; out '/ls/local/lost'
 ctl 0 --timeout 40s -o json drill session-loss "$session" --yes --limit 40s --reason contract --dir /ls/local/drills
-fields out session_loss.session session_loss.gone_after_s session_loss.locks.0.path session_loss.locks.0.holders session_loss.locks.0.after_s session_loss.returned_as
+fields out sessions_gone.list.0.session locks_changed.list.0.path locks_changed.list.0.before locks_changed.list.0.holders locks_changed.list.0.after_s locks_changed.list.0.why
 ends "$lost" 74 "CMD whose session was ended by a drill"
 
 ctl 69 --servers 127.0.0.1:1 --timeout 1s ls; err 'chubbyctl: '

@@ -3,15 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // The kinds of drills.
@@ -23,26 +25,22 @@ const (
 	drillSlowClient   = "slow-client"
 )
 
-// minDrill is the minimum of an outage or silence. After maxSilence, the session would be lost.
-const (
-	minDrill   = time.Second
-	maxSilence = time.Minute
-)
+// Limits of a slow client's silence, and the first one of an outage. After maxSilence the session would be lost.
+const minDrill, maxSilence = time.Second, time.Minute
 
 // drillOptions are one drill. To the cell it is a client: it asks for another master, or for none for a while,
 // ends a session, or stops answering.
 type drillOptions struct {
 	*globals
-	yes    bool
-	reason string
-	limit  time.Duration // of the longest silence; 0: none
-	dir    string        // of the drill's own file
+	yes, hard bool
+	reason    string
+	limit     time.Duration // of the longest silence; 0: none
+	dir       string        // of the drill's own file
 
 	kind, cell string
 	to         string          // of a fail-over: the next master
 	length     time.Duration   // of an outage, or a slow client's silence
 	session    api.SessionID   // to end
-	file       string          // cached by the slow client; "": the drill's own
 	own        []api.SessionID // the drill's sessions, not counted
 
 	out io.Writer
@@ -50,157 +48,117 @@ type drillOptions struct {
 
 func newDrillCommand(g *globals) *cobra.Command {
 	group := newGroup("drill", "Try a failure on a cell in use: see first whom it would hit, and then what it did",
-		newDrillFailOverCommand(g), newDrillOutageCommand(g), newDrillSessionLossCommand(g), newDrillSlowClientCommand(g))
+		newDrill(g, drillFailOver, &cobra.Command{
+			Use:   "failover [CELL]",
+			Short: "Give the cell another master",
+			Long: `failover has the master hand over to another replica, as 'chubbyctl cell transfer' does.
+
+With --hard the master gives up and falls silent, as one does whose machine has lost its
+network: the others have to find out by their election timeout, and elect.`,
+			Example: "  chubbyctl drill failover\n  chubbyctl drill failover --hard --yes --limit 4s -o json",
+		}),
+		newDrill(g, drillOutage, &cobra.Command{
+			Use:   "outage DURATION [CELL]",
+			Short: "Leave the cell without a master for a while",
+			Long: fmt.Sprintf(`outage leaves the cell without a master for DURATION, %v at most: the grace period
+of clients, so that with the usual settings no session is lost. A lock whose lease and
+lock-delay are over before is given up by its holder. Afterwards leases and lock-delays
+begin anew. --limit counts the whole time without an answer: it is longer than DURATION.`, api.MaxOutage),
+			Example: "  chubbyctl drill outage 20s\n  chubbyctl drill outage 20s --yes --limit 25s --reason 'game day'",
+		}),
+		newDrill(g, drillSessionLoss, &cobra.Command{
+			Use:   "session-loss ID [CELL]",
+			Short: "End a session, and see who gets its locks",
+			Long: `session-loss ends one session, as 'chubbyctl session end' does, and says who has got each
+of its locks, and when. --limit is for how long a lock may be without a new holder.`,
+			Example: "  chubbyctl drill session-loss s42\n  chubbyctl drill session-loss s42 --yes --reason 'does the standby take over?'",
+		}),
+		newDrill(g, drillSlowClient, &cobra.Command{
+			Use:   "slow-client [CELL]",
+			Short: "Have a client that caches a file fall silent, and see how long writers wait for it",
+			Long: fmt.Sprintf(`slow-client opens a session that has the drill's file in its cache and then neither reads
+nor sends anything for --for. The drill, which writes the file, waits for it, at most
+until its cache lease is over (%v); --limit is for how long.`, api.CacheLease),
+			Example: "  chubbyctl drill slow-client\n  chubbyctl drill slow-client --yes --for 4s --limit 3s",
+		}))
 	group.Long = fmt.Sprintf(`drill causes a failure at a moment of your choice. Without --yes it does nothing, says
-whom the drill would hit, and exits with %d: who holds locks of which no sequencer was
-shown to the cell, whose lease and lock-delay are too short for it, and who waits in
-queues.
+whom the drill would hit, and exits with %d.
 
 With --yes it does it, and says how long calls had no answer, measured by a session of
 its own that writes a file all the time, which sessions were lost, and which locks have
 another holder now. It exits with %d if calls had no answer for longer than --limit.
-Ctrl-C and the death of chubbyctl end a drill at once; the cell serves again after an
-election.
+Ctrl-C and the death of chubbyctl end a drill; the cell serves again after an election.
 
 Fail-overs and outages are for operators of the cell (/ls/CELL/acl/operators).`, exitUsage, exitOverLimit)
-	group.Example = `  chubbyctl drill failover
-  chubbyctl drill failover --yes --limit 2s
-  chubbyctl drill outage 20s --yes --reason 'game day'`
 	return group
 }
 
-// command completes a drill's command. parse reads the arguments before the cell, and returns the rest.
-func (o *drillOptions) command(cmd *cobra.Command, parse func(args []string) (rest []string, err error)) *cobra.Command {
-	flags := cmd.Flags()
+// newDrill completes the command of one kind of drills.
+func newDrill(g *globals, kind string, cmd *cobra.Command) *cobra.Command {
+	o, flags := &drillOptions{globals: g, kind: kind}, cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "do it; without, it is only said whom it would hit")
 	flags.StringVar(&o.reason, "reason", "", "why, for the logs of the cell; the client of a session that is ended is told, too")
 	flags.DurationVar(&o.limit, "limit", 0, fmt.Sprintf("exit with %d if calls had no answer for longer (default: no limit)", exitOverLimit))
 	flags.StringVar(&o.dir, "dir", "", "the directory in which the drill has a file of its own (default: the root directory of the cell)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+	switch kind {
+	case drillFailOver:
+		flags.BoolVar(&o.hard, "hard", false, "the master gives up without a word, and the others have to elect")
+		flags.StringVar(&o.to, "to", "", "the id of the replica that is to be the master")
+		keepApart(flags, "hard", "with it the others elect whom they like", "to")
+		zeroIsOff(flags, "to")
+	case drillSlowClient:
+		flags.DurationVar(&o.length, "for", 5*time.Second, "for how long it falls silent")
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.out = cmd.OutOrStdout()
-		if args, err = parse(args); err != nil {
+		if err := o.parse(args); err != nil {
 			return err
 		}
-		if o.cell, err = o.cellOf(args); err != nil {
-			return err
+		do := o.rehearse
+		if o.yes {
+			do = o.perform
 		}
-		switch {
-		case o.limit < 0:
-			return usagef("--limit %v: want a positive duration", o.limit)
-		case len(o.reason) > api.MaxReason:
-			return usagef("--reason has %d bytes; at most %d are kept", len(o.reason), api.MaxReason)
-		case o.dir == "":
-			o.dir = "/" + api.Root + "/" + o.cell
-		}
-		if _, err := o.parsePath(o.dir); err != nil {
-			return err
-		}
-		if !o.yes {
-			return o.rehearse(cmd.Context())
-		}
-		return o.perform(cmd.Context())
+		return interruptOr(cmd.Context(), do(cmd.Context()))
 	}
 	return cmd
 }
 
-func newDrillFailOverCommand(g *globals) *cobra.Command {
-	o, hard := &drillOptions{globals: g, kind: drillFailOver}, false
-	cmd := o.command(&cobra.Command{
-		Use:   "failover [CELL]",
-		Short: "Give the cell another master",
-		Long: `failover has the master hand over to another replica, as 'chubbyctl cell transfer' does.
-
-With --hard the master gives up and falls silent, as one does whose machine has lost its
-network: the others have to find out by their election timeout, and elect.`,
-		Example: `  chubbyctl drill failover
-  chubbyctl drill failover --yes --limit 500ms
-  chubbyctl drill failover --hard --yes --limit 4s -o json`,
-	}, func(args []string) ([]string, error) {
-		if hard {
+// parse reads and checks the arguments and flags.
+func (o *drillOptions) parse(args []string) (err error) {
+	longest := maxSilence
+	switch o.kind {
+	case drillFailOver:
+		if o.hard {
 			o.kind = drillHardFailOver
 		}
-		return args, nil
-	})
-	cmd.Flags().BoolVar(&hard, "hard", false, "the master gives up without a word, and the others have to elect")
-	cmd.Flags().StringVar(&o.to, "to", "", "the id of the replica that is to be the master")
-	keepApart(cmd.Flags(), "hard", "with it the others elect whom they like", "to")
-	zeroIsOff(cmd.Flags(), "to")
-	return cmd
-}
-
-func newDrillOutageCommand(g *globals) *cobra.Command {
-	o := &drillOptions{globals: g, kind: drillOutage}
-	return o.command(&cobra.Command{
-		Use:   "outage DURATION [CELL]",
-		Short: "Leave the cell without a master for a while",
-		Long: fmt.Sprintf(`outage leaves the cell without a master, so that nobody is served: to see who depends
-on its being there all the time. It lasts DURATION, %v at most, which is the grace
-period of clients: with the usual settings no session is lost. A lock whose lease and
-lock-delay are over before that is given up by its holder. Afterwards the cell is as
-after a fail-over: all leases and lock-delays begin anew. --limit counts the whole
-time without an answer, so it is longer than DURATION.`, api.MaxOutage),
-		Example: `  chubbyctl drill outage 20s
-  chubbyctl drill outage 20s --yes --limit 25s --reason 'game day'`,
-	}, func(args []string) (rest []string, err error) {
-		switch o.length, err = time.ParseDuration(args[0]); {
-		case err != nil:
-			return nil, usagef("%q is not a duration; want one as 20s", args[0])
-		case o.length < minDrill || o.length > api.MaxOutage:
-			return nil, usagef("an outage of %v: want %v to %v", o.length, minDrill, api.MaxOutage)
-		case o.limit > 0 && o.limit <= o.length:
-			return nil, usagef("--limit %v: calls have no answer for the outage itself, %v; want a longer limit", o.limit, o.length)
+	case drillOutage:
+		if o.length, err = time.ParseDuration(args[0]); err != nil {
+			return usagef("%q is not a duration; want one as 20s", args[0])
 		}
-		return args[1:], nil
-	})
-}
-
-func newDrillSessionLossCommand(g *globals) *cobra.Command {
-	o := &drillOptions{globals: g, kind: drillSessionLoss}
-	return o.command(&cobra.Command{
-		Use:   "session-loss ID [CELL]",
-		Short: "End a session, and see who gets its locks and whether its owner comes back",
-		Long: `session-loss ends one session, as 'chubbyctl session end' does. It says who has got each
-of its locks and after how long, and whether a new session of the same principal and
-host was opened. --limit is for how long a lock may be without a new holder.`,
-		Example: `  chubbyctl drill session-loss s42
-  chubbyctl drill session-loss s42 --yes --reason 'does the standby take over?'`,
-	}, func(args []string) (rest []string, err error) {
-		o.session, _, err = o.sessionOf(args[:1])
-		return args[1:], err
-	})
-}
-
-func newDrillSlowClientCommand(g *globals) *cobra.Command {
-	o := &drillOptions{globals: g, kind: drillSlowClient}
-	cmd := o.command(&cobra.Command{
-		Use:   "slow-client [CELL]",
-		Short: "Have a client that caches a file fall silent, and see how long writers wait for it",
-		Long: fmt.Sprintf(`slow-client opens a session that has a file in its cache and then falls silent for
---for: it neither reads nor sends, so it does not acknowledge that it has dropped the
-file. Writers of the file wait for it, at most until its cache lease is over (%v);
---limit is for how long. The file is the one that the drill writes itself; with --file
-the drill does not write it, and reports how long writes of others waited.`, api.CacheLease),
-		Example: `  chubbyctl drill slow-client
-  chubbyctl drill slow-client --yes --limit 3s
-  chubbyctl drill slow-client --file /ls/local/config --for 30s --yes`,
-	}, func(args []string) ([]string, error) {
-		if o.length < minDrill || o.length > maxSilence {
-			return nil, usagef("--for %v: want %v to %v", o.length, minDrill, maxSilence)
+		args, longest = args[1:], api.MaxOutage
+	case drillSessionLoss:
+		if o.session, _, err = o.sessionOf(args[:1]); err != nil {
+			return err
 		}
-		if o.file != "" {
-			p, err := o.parsePath(o.file)
-			if err != nil {
-				return nil, err
-			}
-			if o.file = p.String(); len(args) == 0 {
-				args = []string{p.Cell()}
-			}
-		}
-		return args, nil
-	})
-	cmd.Flags().StringVar(&o.file, "file", "", "a file of others that it caches, instead of one of its own")
-	cmd.Flags().DurationVar(&o.length, "for", 5*time.Second, "for how long it falls silent")
-	return cmd
+		args = args[1:]
+	}
+	timed := o.kind == drillOutage || o.kind == drillSlowClient
+	switch {
+	case timed && (o.length < minDrill || o.length > longest):
+		return usagef("%s for %v: want %v to %v", o.kind, o.length, minDrill, longest)
+	case o.kind == drillOutage && o.limit > 0 && o.limit <= o.length:
+		return usagef("--limit %v: calls have no answer for the outage itself, %v; want a longer limit", o.limit, o.length)
+	case o.limit < 0:
+		return usagef("--limit %v: want a positive duration", o.limit)
+	case len(o.reason) > api.MaxReason:
+		return usagef("--reason has %d bytes; at most %d are kept", len(o.reason), api.MaxReason)
+	}
+	if o.cell, err = o.cellOf(args); err != nil {
+		return err
+	}
+	o.dir = cmp.Or(o.dir, "/"+api.Root+"/"+o.cell)
+	_, err = o.parsePath(o.dir)
+	return err
 }
 
 func (o *drillOptions) rehearse(ctx context.Context) error {
@@ -214,25 +172,165 @@ func (o *drillOptions) rehearse(ctx context.Context) error {
 		}
 		return o.printPlan(o.plan(view))
 	})
-	return interruptOr(ctx, cmp.Or(err, usagef("drill %v: nothing was done; --yes does it", o.kind)))
+	return cmp.Or(err, usagef("drill %v: nothing was done; --yes does it", o.kind))
 }
 
-func (o *drillOptions) perform(ctx context.Context) error {
-	r, err := o.run(ctx)
-	if r == nil {
-		return interruptOr(ctx, err)
+// cellView is the sessions and locks of a moment that the caller may see, without the drill's own.
+type cellView struct {
+	master   string
+	epoch    api.Epoch
+	whole    bool // all are visible: the caller is an operator
+	sessions map[api.SessionID]client.SessionInfo
+	locks    map[string]client.LockInfo // held, delayed or waited for
+}
+
+// look reads the cell, once it has a master.
+func (o *drillOptions) look(ctx context.Context, c *client.Cell) (*cellView, error) {
+	v := &cellView{sessions: map[api.SessionID]client.SessionInfo{}, locks: map[string]client.LockInfo{}}
+	overview, err := c.Overview(ctx, 1) // which waits for a master
+	if err != nil {
+		return nil, err
 	}
-	r.Interrupted = hasEnded(ctx)
-	if printErr := o.printReport(r); printErr != nil {
-		return errors.Join(afterSteps(true, err), printErr)
+	sessions, err := c.Sessions(ctx)
+	locks, failed := c.Locks(ctx, "/"+api.Root+"/"+o.cell)
+	status, silent := c.Status(ctx)
+	if err := cmp.Or(err, failed, silent); err != nil {
+		return nil, err
 	}
-	switch what, longest := r.longest(); {
-	case r.Interrupted:
-		return interruptOr(ctx, cmp.Or(afterSteps(true, err), context.Cause(ctx)))
-	case err != nil:
-		return afterSteps(true, err)
-	case !r.WithinLimit:
-		return &exitError{exitOverLimit, fmt.Errorf("drill %v: %s of %.3fs is longer than --limit %v", o.kind, what, longest, o.limit)}
+	for _, s := range sessions {
+		if !slices.Contains(o.own, s.Session) {
+			v.sessions[s.Session] = s
+		}
 	}
-	return nil
+	for _, l := range locks {
+		v.locks[l.Path] = l
+	}
+	v.whole, v.master, v.epoch = overview.Whole, status.Master, overview.Epoch
+	return v, nil
+}
+
+type drillPlan struct {
+	Drill     string  `json:"drill"`
+	Done      bool    `json:"done"` // false
+	Cell      string  `json:"cell"`
+	Master    string  `json:"master"`
+	Epoch     uint64  `json:"epoch"`
+	NoAnswerS float64 `json:"no_answer_s"` // the longest silence, in seconds
+	Partial   bool    `json:"partial"`     // what follows is only the visible part: the caller is no operator
+
+	Sessions   int `json:"sessions"`
+	InJeopardy int `json:"sessions_in_jeopardy"` // whose leases may end before a master answers
+	Lost       int `json:"sessions_lost"`        // and the usual grace period after it
+	Locks      int `json:"locks_held"`
+	Waiters    int `json:"requests_waiting"`
+
+	Unchecked hitLocks `json:"without_sequencer"`
+	GivenUp   hitLocks `json:"given_up"` // whose holders stop working before a master answers
+	Queues    hitLocks `json:"queues"`   // with waiters
+}
+
+type hitLocks struct {
+	List []lockFields `json:"list"`
+
+	locks []client.LockInfo
+}
+
+func (h *hitLocks) addIf(hit bool, l client.LockInfo) {
+	if hit {
+		h.List, h.locks = append(h.List, newLockFields(l)), append(h.locks, l)
+	}
+}
+
+// gap returns how long calls may go unanswered, assuming a bad fail-over.
+func (o *drillOptions) gap() time.Duration {
+	const election = 3 * time.Second
+	return map[string]time.Duration{drillFailOver: time.Second, drillHardFailOver: election, drillOutage: o.length + election}[o.kind]
+}
+
+func (o *drillOptions) plan(v *cellView) *drillPlan {
+	gap, nothing := o.gap(), hitLocks{List: []lockFields{}}
+	p := &drillPlan{
+		Drill: o.kind, Cell: o.cell, Master: v.master, Epoch: uint64(v.epoch), NoAnswerS: term.Seconds(gap), Partial: !v.whole,
+		Sessions: len(v.sessions), Unchecked: nothing, GivenUp: nothing, Queues: nothing,
+	}
+	for _, s := range v.sessions {
+		if s.LeftLeast < gap {
+			p.InJeopardy++
+		}
+		if s.LeftLeast+api.DefaultGrace < gap {
+			p.Lost++
+		}
+	}
+	for _, l := range o.hit(v) {
+		unchecked, givenUp := false, false
+		for _, h := range l.Holders {
+			left := v.sessions[h.Session].LeftLeast
+			unchecked, givenUp = unchecked || !h.Checked, givenUp || left+h.LockDelay-client.Margin(left, h.LockDelay) < gap
+		}
+		waiters := len(l.Waiters) + l.MoreWaiters
+		if p.Waiters += waiters; len(l.Holders) > 0 {
+			p.Locks++
+		}
+		p.Queues.addIf(waiters > 0, l)
+		p.Unchecked.addIf(unchecked || l.MoreHolders > 0, l)
+		p.GivenUp.addIf(givenUp, l)
+	}
+	return p
+}
+
+// hit returns the locks that a drill may hit: those of its victim, or all.
+func (o *drillOptions) hit(v *cellView) (list []client.LockInfo) {
+	for _, path := range slices.Sorted(maps.Keys(v.locks)) {
+		if l := v.locks[path]; o.session == 0 || holds(l, o.session) {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+func holds(l client.LockInfo, id api.SessionID) bool {
+	return slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id })
+}
+
+func (o *drillOptions) printPlan(p *drillPlan) error {
+	return o.output.Show(o.out, p, func(page *term.Page) {
+		say := page.Sentence
+		say(map[string]string{
+			drillFailOver:     "The master of cell %[1]s, %[2]s (epoch %[3]d), would hand over. Calls have no answer for some milliseconds, and for %[4]v if that goes badly.",
+			drillHardFailOver: "The master of cell %[1]s, %[2]s (epoch %[3]d), would fall silent, and the others elect another. Calls have no answer for about a second, and for %[4]v if that goes badly.",
+			drillOutage:       "Cell %[1]s would have no master for %[5]v; now it is %[2]s (epoch %[3]d). Calls have no answer for so long, and for an election after it.",
+			drillSessionLoss:  "Session %[6]v would end. Its locks are free once its client has heard of it, or after its lease and their lock-delays.",
+			drillSlowClient:   "A session of the drill would cache a file of its own in %[7]s, and fall silent for %[5]v. Writers of the file then wait for up to %[8]v.",
+		}[o.kind], p.Cell, p.Master, p.Epoch, o.gap(), o.length, o.session, o.dir, api.CacheLease)
+		counted := "The cell has"
+		if p.Partial {
+			counted = "You may see"
+			say("You are no operator of this cell. What follows counts only the sessions and locks that you may see; it would hit others, too.")
+		}
+		say("%s %s, %s held, and %s for locks.", counted, term.Counted(p.Sessions, "session"), term.Counted(p.Locks, "lock"), term.Counted(p.Waiters, "waiting request"))
+		if p.NoAnswerS > 0 {
+			say("%s would be in jeopardy, as their leases may be over before a master answers; %s would be lost, if their clients have the usual grace period of %v.",
+				term.Counted(p.InJeopardy, "session"), term.Counted(p.Lost, "session"), api.DefaultGrace)
+			p.GivenUp.draw(page, "LOCKS THAT THEIR HOLDERS GIVE UP", "no holder gives up its lock: all leases and lock-delays are longer")
+		}
+		if o.kind != drillSlowClient {
+			p.Unchecked.draw(page, "LOCKS WITHOUT A SEQUENCER: if a holder goes on when it has lost its lock, nothing that the cell knows of stops it", "of all locks a sequencer was shown to the cell")
+			p.Queues.draw(page, "LOCKS THAT ARE WAITED FOR", "none")
+		}
+	})
+}
+
+func (h hitLocks) draw(p *term.Page, title, none string) {
+	p.Line("")
+	p.Sentence("%s", title)
+	if len(h.locks) == 0 {
+		p.Line("%s", none)
+		return
+	}
+	p.Table(func(t *term.Table) {
+		for _, l := range h.locks[:min(len(h.locks), api.MaxListed)] {
+			addLock(t, l)
+		}
+	}, lockColumns()...)
+	p.Rest(len(h.locks)-api.MaxListed, "locks")
 }
