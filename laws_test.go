@@ -69,6 +69,7 @@ func rooms() []room {
 		{"internal/cowmap", nil, []string{btree}, "what is replicated is kept in one kind of map, of which a snapshot costs nothing"},
 		{"internal/durable", nil, nil, "what must survive a crash of the machine is written in one way, and files are locked against other processes in one way"},
 		{"internal/helptext", nil, []string{cobra}, "the help of both programs fits the terminal in one way"},
+		{"internal/load", nil, nil, "chubbyctl bench and the bench of this project load a cell in one way, and count alike"},
 		{"internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},
 		{"internal/tenure", []string{"api", "client", "sequencer", "internal/durable", "internal/supervise"}, nil, "commands of all programs run under what is held in one way"},
 		{"internal/certs", nil, nil, "certificates are read, checked and made in one place, by the standard library"},
@@ -109,10 +110,7 @@ func rooms() []room {
 		{"cell/internal/origin", nil, nil, "the port of clients, that of replicas and the console tell machines apart in the same way"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
 		{"cell/internal/memnet", nil, nil, "tests in virtual time have one network, of packages and of whole cells"},
-		{
-			"cell/internal/testbed", []string{"session"}, []string{raft},
-			"what tests of a replica and of its rooms share: no room imports it but their tests",
-		},
+		{"cell/internal/testbed", []string{"session"}, []string{raft}, "what tests of a replica and of its rooms share: no room imports it but their tests"},
 		{"cell/internal/steps", []string{"api", "session"}, nil, "what a master says of a call that is traced, and package cell makes spans of: values, for the two that do not know each other's words"},
 		{
 			"cell/internal/master", []string{"api", "misuse", "refusal", "namespace", "session", "raftfsm", "sequencer", "internal/backup", "cell/internal/steps"}, nil,
@@ -145,7 +143,7 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/term", "internal/supervise", "internal/tenure", "internal/durable", "internal/backup", "internal/backupstore", "internal/helptext", "internal/otlp", "cell/recovery"}, []string{cobra, otel},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/term", "internal/supervise", "internal/tenure", "internal/durable", "internal/backup", "internal/backupstore", "internal/helptext", "internal/load", "internal/otlp", "cell/recovery"}, []string{cobra, otel},
 			"whatever the command line can do, a program can do over the exported client",
 		},
 		{"cmd/chubbyctl/internal/sizing", []string{"api"}, nil, "what a cell needs is arithmetic with what was measured: it asks no cell"},

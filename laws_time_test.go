@@ -29,6 +29,7 @@ func lawClocks(t *testing.T, files []source) {
 		{"contrib/gocron/locker.go", "", "how long a lock is kept at least, by gocron's own clock: over a suspend it is kept longer, never shorter"},
 		{"examples/primary/demo", "", "it shows how long things take, and waits for processes"},
 		{"bench", "", "it measures how long things take, and decides nothing by it"},
+		{"internal/load", "", "as bench does"},
 		{"tools", "", "for those who develop Chubby; nothing of it runs in a cell or a client"},
 	}
 	reads := map[string][]string{

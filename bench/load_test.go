@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,36 +18,13 @@ func lasting(took time.Duration) operation {
 	}
 }
 
-func TestLoadMeasuresRateAndLatency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		got, err := load(t.Context(), plan{warm: time.Second, measure: 5 * time.Second}, []operation{
-			lasting(10 * time.Millisecond), lasting(10 * time.Millisecond),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Ops != 1000 || got.Rate != 200 {
-			t.Errorf("two workers at 10 ms for 5 s: %d operations, %v /s; want 1000, 200", got.Ops, got.Rate)
-		}
-		for _, latency := range []time.Duration{got.P50, got.P99, got.Max} {
-			if latency < 9990*time.Microsecond || latency > 10010*time.Microsecond {
-				t.Errorf("latency %v, want 10 ms to three digits", latency)
-			}
-		}
-		if took := time.Since(began); took != 6*time.Second {
-			t.Errorf("took %v, want warm-up and measurement, 6 s", took)
-		}
-	})
-}
-
 func TestLoadMeasuresWaitsSharesAndProcessorTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		used := func() usage { // half of a processor, a tenth, and 1 MB/s
 			return usage{servers: time.Since(began) / 2, generator: time.Since(began) / 10, sent: 1000 * time.Since(began).Milliseconds()}
 		}
-		got, err := load(t.Context(), plan{warm: time.Second, measure: 4 * time.Second, used: used}, []operation{
+		got, err := runLoad(t.Context(), plan{warm: time.Second, measure: 4 * time.Second, used: used}, []operation{
 			lasting(10 * time.Millisecond), lasting(40 * time.Millisecond),
 		})
 		if err != nil {
@@ -66,38 +41,6 @@ func TestLoadMeasuresWaitsSharesAndProcessorTime(t *testing.T) {
 		}
 		if got.Bytes != 8000 {
 			t.Errorf("%d bytes an operation, want 8,000", got.Bytes)
-		}
-	})
-}
-
-func TestLoadEndsAtItsLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		got, err := load(t.Context(), plan{measure: time.Hour, limit: 100}, []operation{lasting(10 * time.Millisecond), lasting(10 * time.Millisecond)})
-		if err != nil || got.Ops != 100 || got.Rate < 195 || got.Rate > 200 {
-			t.Errorf("%d operations, %v /s (%v), want 100, 200 /s", got.Ops, got.Rate, err)
-		}
-		if took := time.Since(began); took > 520*time.Millisecond {
-			t.Errorf("took %v, want about half a second", took)
-		}
-	})
-}
-
-func TestLoadAtASetRateCountsTheWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := plan{warm: time.Second, measure: 4 * time.Second, rate: 100}
-		got, err := load(t.Context(), p, []operation{lasting(10 * time.Millisecond), lasting(10 * time.Millisecond)})
-		if err != nil || got.Rate != 100 || got.P99.Round(time.Millisecond) != 10*time.Millisecond {
-			t.Errorf("%v /s, p99 %v (%v); want the 100 /s that are due, 10 ms", got.Rate, got.P99, err)
-		}
-		// 40 of 100 /s are done: after t seconds an operation begins 0.6 t late, and at the end, after 5 s,
-		// those of the last 3 s have not begun.
-		got, err = load(t.Context(), p, []operation{lasting(50 * time.Millisecond), lasting(50 * time.Millisecond)})
-		if err != nil || got.Rate < 39 || got.Rate > 41 {
-			t.Errorf("%v /s (%v), want 40", got.Rate, err)
-		}
-		if got.Max < 2900*time.Millisecond || got.Max > 3100*time.Millisecond || got.P50 < time.Second {
-			t.Errorf("p50 %v, longest %v; want seconds, for the operations that had to wait", got.P50, got.Max)
 		}
 	})
 }
@@ -136,57 +79,4 @@ func TestGapIsTheLongestTimeWithoutAnAnswer(t *testing.T) {
 	if g.answeredSince(origin.Add(60*time.Millisecond)) || !g.answeredSince(origin.Add(30*time.Millisecond)) {
 		t.Error("the answer at 90 ms counts for a kill at 30 ms, and not for one at 60 ms")
 	}
-}
-
-func TestLoadCountsWhatEndsWithinTheMeasurement(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// The operations end at 0.7, 1.4, 2.1, 2.8 and 3.5 s: to leave out the one that began before the
-		// measurement, too, would count too few where they take long.
-		got, err := load(t.Context(), plan{warm: time.Second, measure: 2 * time.Second}, []operation{lasting(700 * time.Millisecond)})
-		if err != nil || got.Ops != 3 {
-			t.Errorf("%d operations (%v), want the 3 that end within it", got.Ops, err)
-		}
-	})
-}
-
-// A disk that takes longer than the measurement gives a rate all the same: that of one operation, also of many clients.
-func TestLoadCountsOneOperationAtLeast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		got, err := load(t.Context(), plan{warm: time.Second, measure: time.Second}, slices.Repeat([]operation{lasting(5 * time.Second)}, 20))
-		if err != nil || got.Ops != 1 || got.Rate != 0.25 || got.Max.Round(100*time.Millisecond) != 5*time.Second {
-			t.Errorf("%d operations, %v /s, the longest took %v (%v); want the one that ends 4 s after the warm-up", got.Ops, got.Rate, got.Max, err)
-		}
-	})
-}
-
-func TestLoadEndsWithTheFirstError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		broken := errors.New("broken")
-		_, err := load(t.Context(), plan{warm: time.Second, measure: time.Hour}, []operation{
-			lasting(time.Second),
-			func(context.Context, func()) error { return broken },
-		})
-		if !errors.Is(err, broken) || !strings.Contains(err.Error(), "client 1") {
-			t.Errorf("error %v, want that of client 1", err)
-		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("the others went on for %v after the error", took)
-		}
-	})
-}
-
-func TestLoadIsBoundedByPatience(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		_, err := load(t.Context(), plan{warm: time.Second, measure: time.Second}, []operation{
-			func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() },
-		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v of an operation that hangs, want the deadline", err)
-		}
-		if took := time.Since(began); took != 2*time.Second+patience {
-			t.Errorf("gave up after %v, want the row's 2 s and %v", took, patience)
-		}
-	})
 }

@@ -59,7 +59,7 @@ func measureMixed(ctx context.Context, s sessionKeeper, keepAlives float64, watc
 		}
 		ops[i] = mix(s, m, rand.New(rand.NewPCG(uint64(i), 1)))
 	}
-	one, err := load(ctx, plan{warm: time.Second, measure: watch, rate: rate, used: meter(s)}, ops)
+	one, err := runLoad(ctx, plan{warm: time.Second, measure: watch, rate: rate, used: meter(s)}, ops)
 	return mixedResult{Rate: one.Rate, P50: one.P50, P99: one.P99, Cores: one.ServerCPU.Seconds() * one.Rate}, err
 }
 

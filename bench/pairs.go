@@ -124,7 +124,7 @@ func measurePairs(ctx context.Context, o options, r row, both []*running, start 
 					return err
 				}
 			}
-			measured, err := load(ctx, r.plan(o, s), ops)
+			measured, err := runLoad(ctx, r.plan(o, s), ops)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}

@@ -145,7 +145,7 @@ func measureRow(ctx context.Context, o options, s system, r row, workers []worke
 	if !ok {
 		return sample{}, errNotMeasured
 	}
-	return load(ctx, r.plan(o, s), ops)
+	return runLoad(ctx, r.plan(o, s), ops)
 }
 
 // operations returns the operations of the workers of a row, and false if they

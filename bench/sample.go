@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/chubbylock/chubby/internal/load"
 )
 
 // sample is one row measured once. What a row does not measure is zero.
@@ -47,39 +47,18 @@ type sample struct {
 // used is the processor time of an operation.
 func (s sample) used() time.Duration { return s.ServerCPU + s.ClientCPU }
 
-// summarize merges what the workers have recorded.
-func summarize(each []histories, took time.Duration) sample {
-	all := newHistories()
-	fewest, most := each[0].whole.TotalCount(), int64(0)
-	for _, h := range each {
-		fewest, most = min(fewest, h.whole.TotalCount()), max(most, h.whole.TotalCount())
-		all.whole.Merge(h.whole)
-		all.wait.Merge(h.wait)
-		all.late.Merge(h.late)
-	}
-	count := all.whole.TotalCount() // without those that did not begin, whose latencies count
-	all.whole.Merge(all.late)
-	s := sample{
-		Rate: float64(count) / took.Seconds(),
-		P50:  at(all.whole, 50),
-		P99:  at(all.whole, 99),
-		Max:  time.Duration(all.whole.Max()) * tick,
-		Ops:  count,
-	}
-	if all.wait.TotalCount() > 0 {
-		s.WaitMean = time.Duration(all.wait.Mean() * float64(tick))
-		s.WaitP50, s.WaitP99 = at(all.wait, 50), at(all.wait, 99)
-		s.WaitMax = time.Duration(all.wait.Max()) * tick
+// summarize returns the figures of a load. Operations that did not begin do not count, but their latencies do.
+func summarize(r load.Result) sample {
+	all, count := r.WithLate(), r.Whole.Count()
+	s := sample{Rate: float64(count) / r.Took.Seconds(), P50: all.Of(50), P99: all.Of(99), Max: all.Of(100), Ops: count}
+	if w := r.First; w.Count() > 0 {
+		s.WaitMean, s.WaitP50, s.WaitP99, s.WaitMax = w.Average(), w.Of(50), w.Of(99), w.Of(100)
 	}
 	if count > 0 {
-		share := float64(count) / float64(len(each))
-		s.Fewest, s.Most = float64(fewest)/share, float64(most)/share
+		share := float64(count) / float64(len(r.Counts))
+		s.Fewest, s.Most = float64(slices.Min(r.Counts))/share, float64(slices.Max(r.Counts))/share
 	}
 	return s
-}
-
-func at(h *hdrhistogram.Histogram, percent float64) time.Duration {
-	return time.Duration(h.ValueAtQuantile(percent)) * tick
 }
 
 // sampleOf returns the sample of a row that measures single times.

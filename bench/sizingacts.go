@@ -24,14 +24,14 @@ func (c *chubby) withCell(ctx context.Context, use func(context.Context, backupe
 
 // act returns what one act takes of those that the operations do, and how many of commands and entries were made a second.
 func (m *sizer) act(ctx context.Context, ops []operation) (_ act, rate, entries float64, err error) {
-	if _, err := load(ctx, plan{measure: m.scale.measure / 5}, ops); err != nil { // warms up
+	if _, err := runLoad(ctx, plan{measure: m.scale.measure / 5}, ops); err != nil { // warms up
 		return act{}, 0, 0, err
 	}
 	before, err := m.read(ctx)
 	if err != nil {
 		return act{}, 0, 0, err
 	}
-	done, err := load(ctx, plan{measure: m.scale.measure}, ops)
+	done, err := runLoad(ctx, plan{measure: m.scale.measure}, ops)
 	if err != nil {
 		return act{}, 0, 0, err
 	}

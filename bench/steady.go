@@ -70,7 +70,7 @@ func steady(ctx context.Context, o options, s system, out io.Writer) (err error)
 		if !ok {
 			continue
 		}
-		measured, err := load(ctx, r.plan(o, s), ops)
+		measured, err := runLoad(ctx, r.plan(o, s), ops)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", r, err))
 			fmt.Fprintf(out, "%-18s failed: %v\n", r, err)

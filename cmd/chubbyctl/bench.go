@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/load"
 )
 
 // Limits of a bench, so that a typing error does not overload a cell.
@@ -66,7 +66,7 @@ func newWorkloadCommand(g *globals, w workload) *cobra.Command {
 		Short: w.short,
 		Long: w.long + `
 
-The figures are of operations that began within --duration; what takes longer then is
+The figures are of operations that ended within --duration; what takes longer is
 waited for, at most for --timeout. With --rate an operation counts from when it was
 due, so that waiting for a slow one before it is not left out. The first that fails
 ends the bench. Ctrl-C ends it too: the figures until then are printed, and it exits
@@ -160,14 +160,24 @@ func (b *bench) measure(ctx context.Context) (_ *benchFields, err error) {
 		b.closeSessions(ctx, clients) // a change waits for clients that cache the node
 		err = afterSteps(!b.removeScratch(ctx), err)
 	}()
-	steps := make([]step, len(clients))
+	ops := make([]load.Operation, len(clients))
 	for i, c := range clients {
-		if steps[i], err = b.workload.prepare(preparing, b, c, i); err != nil {
+		if ops[i], err = b.workload.prepare(preparing, b, c, i); err != nil {
 			return nil, fmt.Errorf("prepare client %d: %w", i+1, err)
 		}
 	}
 	cancel()
-	return b.generateLoad(ctx, steps)
+	r, err := load.Run(ctx, load.Plan{Measure: b.duration, Rate: b.rate, Patience: b.patience}, ops)
+	return b.figures(r, hasEnded(ctx)), err
+}
+
+// patience returns how long the last operations may take: --timeout, and after an interrupt less.
+func (b *bench) patience(interrupted bool) (time.Duration, error) {
+	bound := b.timeout
+	if interrupted {
+		bound = min(bound, closeBound)
+	}
+	return bound, outOfTime{bound}
 }
 
 // session returns the configuration of a client's session.
@@ -260,16 +270,22 @@ func (ms milliseconds) String() string {
 	return d.String()
 }
 
-func newLatencyFields(operation string, h *hdrhistogram.Histogram, elapsed time.Duration) latencyFields {
-	ms := func(ticks float64) milliseconds {
-		return milliseconds(math.Floor(ticks) * float64(latencyTick) / float64(time.Millisecond))
+func (b *bench) figures(r load.Result, interrupted bool) *benchFields {
+	w := b.workload
+	f := &benchFields{Workload: w.name, Cell: b.base.Cell(), Clients: b.clients, DurationS: term.Seconds(r.Took), Interrupted: interrupted}
+	measured := []load.Latencies{r.Whole}
+	if len(w.operations) == 2 {
+		measured = []load.Latencies{r.First, r.Second}
 	}
-	at := func(percent float64) milliseconds { return ms(float64(h.ValueAtQuantile(percent))) }
-	f := latencyFields{Operation: operation, Count: h.TotalCount()}
-	if f.Count > 0 {
-		f.RatePerS = math.Round(10*float64(f.Count)/elapsed.Seconds()) / 10
-		f.MinMS, f.MeanMS, f.MaxMS = ms(float64(h.Min())), ms(h.Mean()), ms(float64(h.Max()))
-		f.P50MS, f.P90MS, f.P99MS, f.P999MS = at(50), at(90), at(99), at(99.9)
+	ms := func(d time.Duration) milliseconds { return milliseconds(float64(d) / float64(time.Millisecond)) }
+	for i, l := range measured {
+		o := latencyFields{Operation: w.operations[i], Count: l.Count()}
+		if o.Count > 0 {
+			o.RatePerS = math.Round(10*float64(o.Count)/r.Took.Seconds()) / 10
+			o.MinMS, o.MeanMS, o.MaxMS = ms(l.Shortest()), ms(l.Average()), ms(l.Of(100))
+			o.P50MS, o.P90MS, o.P99MS, o.P999MS = ms(l.Of(50)), ms(l.Of(90)), ms(l.Of(99)), ms(l.Of(99.9))
+		}
+		f.Operations = append(f.Operations, o)
 	}
 	return f
 }

@@ -121,23 +121,6 @@ func TestBenchWithoutCell(t *testing.T) {
 	}
 }
 
-// A latency counts from when the operation was due: the wait for a slow operation before it counts,
-// too.
-func TestBenchPace(t *testing.T) {
-	b := &bench{rate: 10, clients: 2}
-	for i, want := range [][]time.Duration{{0, 200 * time.Millisecond}, {100 * time.Millisecond, 300 * time.Millisecond}} {
-		due := b.pace(i)
-		for n, at := range want {
-			if got := due(int64(n)); got != at {
-				t.Errorf("client %d, step %d: due at %v, want %v", i, n, got, at)
-			}
-		}
-	}
-	if (&bench{}).pace(0) != nil {
-		t.Error("without --rate nothing is due")
-	}
-}
-
 func TestLatenciesForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 300 * time.Nanosecond: "300ns", 1200 * time.Nanosecond: "1.2µs", 12345 * time.Microsecond: "12.35ms", 2 * time.Second: "2s",

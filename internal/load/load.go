@@ -1,0 +1,223 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Latencies are recorded from 100 ns to ten minutes, with three digits.
+const (
+	tick    = 100 * time.Nanosecond
+	longest = 10 * time.Minute
+)
+
+// Operation is one operation of a client. One of two parts calls part between them.
+type Operation func(ctx context.Context, part func()) error
+
+// Plan says how long a load lasts.
+type Plan struct {
+	Warm, Measure time.Duration // what is not counted, and then what is
+	Limit         int64         // operations counted, after which it ends; 0 is no limit
+	Rate          float64       // operations a second of all clients, begun at set times; 0 is a closed loop
+	// Patience returns how long operations may take that run when no more begin, which may be because of an
+	// interrupt, and what is the cause that ends their contexts then.
+	Patience func(interrupted bool) (time.Duration, error)
+}
+
+// Result is what was measured.
+type Result struct {
+	Took          time.Duration // of the measurement
+	Whole         Latencies     // of the operations
+	First, Second Latencies     // of their parts, if they have two
+	Late          Latencies     // for how long operations have waited at the end that should have begun, and did not
+	Counts        []int64       // the operations of each client
+}
+
+// Latencies are those of many operations.
+type Latencies struct{ histogram *hdrhistogram.Histogram }
+
+// Of returns the latency that so many percent of the operations did not exceed.
+func (l Latencies) Of(percent float64) time.Duration {
+	return time.Duration(l.histogram.ValueAtQuantile(percent)) * tick
+}
+
+// Shortest returns the minimum.
+func (l Latencies) Shortest() time.Duration { return time.Duration(l.histogram.Min()) * tick }
+
+// Average returns the mean.
+func (l Latencies) Average() time.Duration { return time.Duration(l.histogram.Mean()) * tick }
+
+// Count returns how many operations there are.
+func (l Latencies) Count() int64 {
+	if l.histogram == nil {
+		return 0
+	}
+	return l.histogram.TotalCount()
+}
+
+// made returns the histogram, made when it is needed: most clients need one of four.
+func (l *Latencies) made() *hdrhistogram.Histogram {
+	if l.histogram == nil {
+		l.histogram = hdrhistogram.New(1, int64(longest/tick), 3)
+	}
+	return l.histogram
+}
+
+func (l *Latencies) record(d time.Duration) error {
+	return l.made().RecordValue(max(1, min(int64(d/tick), int64(longest/tick))))
+}
+
+func (l *Latencies) merge(other Latencies) {
+	if l.made(); other.histogram != nil {
+		l.histogram.Merge(other.histogram)
+	}
+}
+
+// WithLate returns the operations and those that did not begin.
+func (r Result) WithLate() (all Latencies) {
+	all.merge(r.Whole)
+	all.merge(r.Late)
+	return all
+}
+
+// Run repeats each operation in a loop of its own, all concurrently, as long as the plan says, until ctx ends, or
+// until the first error. It counts the operations that end within the measurement; if all take longer than
+// that, it counts the first that ends, and the measurement took as long. The result is what was
+// measured until the end, also with an error.
+func Run(ctx context.Context, p Plan, ops []Operation) (Result, error) {
+	working, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	going, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(going, func() {
+		patience, late := p.Patience(ctx.Err() != nil)
+		time.AfterFunc(patience, func() { cut(late) })
+	})()
+	origin := time.Now()
+	l := &loops{Plan: p, begin: origin.Add(p.Warm), end: origin.Add(p.Warm + p.Measure), stop: stop}
+	if p.Rate > 0 {
+		l.every = time.Duration(float64(len(ops)) * float64(time.Second) / p.Rate)
+	}
+	time.AfterFunc(p.Warm+p.Measure, stop)
+	var wait sync.WaitGroup
+	each := make([]Result, len(ops))
+	errs := make([]error, len(ops))
+	for i, op := range ops {
+		wait.Go(func() {
+			first := origin.Add(l.every * time.Duration(i) / time.Duration(len(ops)))
+			if err := l.repeat(going, working, op, first, &each[i]); err != nil {
+				if late := context.Cause(working); late != nil && !errors.Is(err, late) {
+					err = fmt.Errorf("%w: %w", late, err)
+				}
+				errs[i] = fmt.Errorf("client %d: %w", i+1, err)
+				stop()
+			}
+		})
+	}
+	wait.Wait()
+	all := Result{Took: max(0, min(time.Since(l.begin), p.Measure))}
+	if late := l.late.Load(); late > 0 {
+		all.Took = time.Duration(late)
+	}
+	for _, one := range each {
+		all.Whole.merge(one.Whole)
+		all.First.merge(one.First)
+		all.Second.merge(one.Second)
+		all.Late.merge(one.Late)
+		all.Counts = append(all.Counts, one.Whole.Count())
+	}
+	if ctx.Err() != nil {
+		return all, context.Cause(ctx)
+	}
+	return all, cmp.Or(errs...) // mostly all clients have the same
+}
+
+// loops is what the loops of one load share.
+type loops struct {
+	Plan
+	begin, end time.Time
+	every      time.Duration // from one operation of a client to its next; 0 is at once
+	stop       func()        // no more operations begin
+	counted    atomic.Int64
+	late       atomic.Int64 // when the first operation has ended, from the beginning, if the measurement was over by then
+}
+
+// repeat repeats op until going ends, or until it fails. If the operations have set times, the first has its at
+// first.
+func (l *loops) repeat(going, working context.Context, op Operation, first time.Time, r *Result) error {
+	var parted time.Time
+	part := func() { parted = time.Now() }
+	for due := first; ; due = due.Add(l.every) {
+		started := time.Now()
+		if !started.Before(l.end) {
+			return l.recordLate(due, r)
+		}
+		if going.Err() != nil {
+			return nil
+		}
+		if l.every > 0 {
+			if !waitUntil(going, due) {
+				continue
+			}
+			started = due // an operation that begins late has waited since then
+		}
+		parted = time.Time{}
+		if err := op(working, part); err != nil {
+			return err
+		}
+		ended := time.Now()
+		if !ended.After(l.begin) || ended.After(l.end) && (l.counted.Load() > 0 || !l.late.CompareAndSwap(0, int64(ended.Sub(l.begin)))) {
+			continue
+		}
+		count := l.counted.Add(1)
+		if l.Limit > 0 && count > l.Limit {
+			return nil
+		}
+		if err := r.record(started, parted, ended); err != nil {
+			return err
+		}
+		if count == l.Limit {
+			l.stop()
+		}
+	}
+}
+
+// waitUntil waits; false if ctx ends first.
+func waitUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// recordLate records the operations that should have begun before the end: they have waited until
+// then at least. Without them a system that cannot keep up would seem to.
+func (l *loops) recordLate(due time.Time, r *Result) error {
+	for ; l.every > 0 && due.Before(l.end); due = due.Add(l.every) {
+		if err := r.Late.record(l.end.Sub(due)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record records an operation; parted is when its second part began, zero if it has only one.
+func (r *Result) record(started, parted, ended time.Time) error {
+	if !parted.IsZero() {
+		if err := cmp.Or(r.First.record(parted.Sub(started)), r.Second.record(ended.Sub(parted))); err != nil {
+			return err
+		}
+	}
+	return r.Whole.record(ended.Sub(started))
+}
