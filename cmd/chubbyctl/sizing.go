@@ -10,30 +10,16 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-type sizingFields struct {
-	sizing.Need
-	Measured string `json:"measured"`
-	Machine  string `json:"machine"`
-	Version  string `json:"version"`
-	Quiet    bool   `json:"quiet"`
-}
-
 func newSizingCommand(g *globals) *cobra.Command {
 	var bytes term.Size = 256
 	c := sizing.Cell{Replicas: 5, Sessions: 1000, Handles: 3, Nodes: 10_000, Locks: 100, Writes: 10, Reads: 100, Turns: 10}
 	cmd := &cobra.Command{
 		Use:   "sizing",
 		Short: "Reckon what machines a cell needs, without a cell",
-		Long: `sizing reckons what each replica of a cell needs of memory, disk, network and
-processors, from what is to be in the cell and what all clients together do in a
-second. It adds up measured costs (docs/sizing.md).
-
-A program has two connections to the master, with buffers for TLS, which take far
-more memory than its session. If one has several sessions, as a server that opens one
-for each of its users has, say how many programs there are (--programs).
-
-Give every replica what the master needs, twice the disk, because a snapshot is
-written beside those that are kept, and half the memory again.`,
+		Long: `sizing adds up, from measured costs (docs/sizing.md), what each replica needs for what is
+to be in the cell and what all clients together do in a second. Give every replica what
+the master needs, twice the disk, because a snapshot is written beside those that are
+kept, and half the memory again.`,
 		Example: `  chubbyctl sizing --sessions 20000 --nodes 100000 --writes 200
   chubbyctl sizing --sessions 5000 --cached 50 --watchers 20 --writes 5 -o json`,
 		Args: arguments(cobra.NoArgs),
@@ -48,7 +34,7 @@ written beside those that are kept, and half the memory again.`,
 			if err != nil {
 				return err
 			}
-			return g.printSizing(cmd.OutOrStdout(), sizingFields{c.Need(costs), costs.Date, costs.Machine, costs.Version, costs.Quiet})
+			return g.printSizing(cmd.OutOrStdout(), c.Need(costs))
 		},
 	}
 	flags := cmd.Flags()
@@ -67,42 +53,27 @@ written beside those that are kept, and half the memory again.`,
 	return cmd
 }
 
-func orNothing(is bool, text string) string {
-	if is {
-		return text
-	}
-	return ""
-}
-
-func (g *globals) printSizing(out io.Writer, n sizingFields) error {
-	if g.json() {
-		return g.output.Print(out, n)
-	}
+func (g *globals) printSizing(out io.Writer, n sizing.Need) error {
 	size := func(b sizing.Bytes) string { return term.RoughSize(int64(b)) }
-	t := g.output.NewTable(out, "EACH REPLICA NEEDS", "AS THE MASTER", "OTHERWISE")
-	t.Add("memory", size(n.Memory), size(n.Memory))
-	t.Add("disk", size(n.Disk), size(n.Disk))
-	t.Add("network", size(n.MasterNetwork)+"/s", size(n.FollowerNetwork)+"/s")
-	t.Add("processors", fmt.Sprintf("%.3f", n.MasterCores), fmt.Sprintf("%.3f", n.FollowerCores))
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(out)
-	parts := g.output.NewTable(out, "OF WHICH", "MEMORY", "DISK", "PROCESSORS, MASTER")
-	for _, p := range n.Parts {
-		parts.Add(p.What, orNothing(p.Memory >= 1, size(p.Memory)), orNothing(p.Disk >= 1, size(p.Disk)), orNothing(p.Cores >= 0.0005, fmt.Sprintf("%.3f", p.Cores)))
-	}
-	if err := parts.Flush(); err != nil {
-		return err
-	}
-	for _, note := range n.Notes {
-		fmt.Fprintf(out, "note: %s\n", note)
-	}
-	shared := ""
-	if !n.Quiet {
-		shared = ", beside other programs"
-	}
-	measured := fmt.Sprintf("Measured on %s with %s%s; docs/sizing.md has the machine. Your processors and disks are others: chubbyctl bench measures them.", n.Measured, n.Version, shared)
-	_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(measured, ""))
-	return err
+	return g.output.Show(out, n, func(p *term.Page) {
+		p.Table(func(t *term.Table) {
+			t.Add("memory", size(n.Memory), size(n.Memory))
+			t.Add("disk", size(n.Disk), size(n.Disk))
+			t.Add("network", size(n.MasterNetwork)+"/s", size(n.FollowerNetwork)+"/s")
+			t.Add("processors", fmt.Sprintf("%.3f", n.MasterCores), fmt.Sprintf("%.3f", n.FollowerCores))
+		}, "EACH REPLICA NEEDS", "AS THE MASTER", "OTHERWISE")
+		p.Line("")
+		p.Table(func(t *term.Table) {
+			shown := func(b sizing.Bytes) string { return map[bool]string{true: size(b)}[b >= 1] }
+			for _, part := range n.Parts {
+				t.Add(part.What, shown(part.Memory), shown(part.Disk), map[bool]string{true: fmt.Sprintf("%.3f", part.Cores)}[part.Cores >= 0.0005])
+			}
+		}, "OF WHICH", "MEMORY", "DISK", "PROCESSORS, MASTER")
+		for _, note := range n.Notes {
+			p.Line("note: %s", note)
+		}
+		shared := map[bool]string{false: ", beside other programs"}[n.Quiet]
+		p.Line("")
+		p.Sentence("Measured on %s with %s%s; docs/sizing.md has the machine. Your processors and disks are others: chubbyctl bench measures them.", n.Measured, n.Version, shared)
+	})
 }

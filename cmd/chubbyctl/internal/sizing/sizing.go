@@ -11,40 +11,28 @@ import (
 
 // Cost is what one of something takes while it is there, or what doing it once takes; of an empty replica, what that takes.
 type Cost struct {
-	Memory   float64 `json:"memory"`      // bytes of the master, with as much garbage as Go lets lie; no other replica needs more
-	Snapshot float64 `json:"snapshot"`    // bytes, on the disk of every replica, for each snapshot
-	Disk     float64 `json:"disk"`        // bytes, with an empty log
+	Memory   float64 // bytes of the master, with as much garbage as Go lets lie; no other replica needs more
+	Snapshot float64 // bytes, on the disk of every replica, for each snapshot
+	Disk     float64 // bytes, with an empty log
 	Master   float64 `json:"master_ns"`   // processor time of the master
 	Follower float64 `json:"follower_ns"` // of each other replica
-	Clients  float64 `json:"clients"`     // bytes between clients and the master
-	Replica  float64 `json:"replica"`     // bytes between the master and each other replica; of an empty replica in a second
-	Log      float64 `json:"log"`         // bytes in the log of every replica
+	Clients  float64 // bytes between clients and the master
+	Replica  float64 // bytes between the master and each other replica; of an empty replica in a second
+	Log      float64 // bytes in the log of every replica
 
 	MasterCores   float64 `json:"master_cores"`
 	FollowerCores float64 `json:"follower_cores"`
 }
 
-// Costs are what was measured.
+// Costs are what was measured. Program is the two connections of a program that shares them with no other, with TLS, beside its session;
+// Node an empty file, Byte one of contents, Lock beside its node and handle, Copy a name in one client's cache; Write and Read are of
+// WriteBytes, Turn is Acquire and Release, and Event that one client is told of one change.
 type Costs struct {
-	Date    string `json:"date"`
-	Machine string `json:"machine"`
-	Version string `json:"version"`
-	Quiet   bool   `json:"quiet"` // nothing else ran: the load was below a tenth of a processor before
+	Date, Machine, Version string
+	Quiet                  bool // nothing else ran: the load was below a tenth of a processor before
 
-	Base    Cost `json:"base"`
-	Session Cost `json:"session"`
-	Program Cost `json:"program"` // the two connections of a program that shares them with no other, with TLS; beside its session
-	Handle  Cost `json:"handle"`
-	Node    Cost `json:"node"` // an empty file
-	Byte    Cost `json:"byte"` // of contents
-	Lock    Cost `json:"lock"` // held, beside its node and handle
-	Copy    Cost `json:"copy"` // a name in one client's cache
-
-	Write     Cost `json:"write"` // of WriteBytes
-	Read      Cost `json:"read"`  // of as many, from the master
-	Turn      Cost `json:"turn"`  // of a lock: Acquire and Release
-	KeepAlive Cost `json:"keepalive"`
-	Event     Cost `json:"event"` // one client is told of one change
+	Base, Session, Program, Handle, Node, Byte, Lock, Copy Cost
+	Write, Read, Turn, KeepAlive, Event                    Cost
 
 	WriteBytes  float64 `json:"write_bytes"`        // of contents, of Write and Read
 	MostWrites  float64 `json:"most_writes"`        // a second, of 64 clients: all that this machine could do, with the clients on it
@@ -136,51 +124,56 @@ type Need struct {
 	Lease           float64  `json:"lease_s"` // the longest that sessions are given, so that there are no more KeepAlives
 	Parts           []Part   `json:"parts"`   // the same, part by part
 	Notes           []string `json:"notes"`   // what the numbers do not say
+
+	Measured string `json:"measured"`
+	Machine  string `json:"machine"`
+	Version  string `json:"version"`
+	Quiet    bool   `json:"quiet"`
 }
 
 // Need computes it.
 func (c Cell) Need(costs Costs) Need {
-	followers, sessions, base := float64(c.Replicas-1), float64(c.Sessions), costs.Base
+	followers, sessions, nodes := float64(c.Replicas-1), float64(c.Sessions), float64(c.Nodes)
 	often := sessions / costs.Interval
+	lease := min(usualLease*max(1, often/keepAlives), api.MaxLease.Seconds())
 	n := Need{
-		MasterCores: base.MasterCores, FollowerCores: base.FollowerCores,
-		MasterNetwork: Bytes(base.Replica * followers), FollowerNetwork: Bytes(base.Replica),
-		Connections: c.Programs * connectionsOfProgram, Lease: min(usualLease*max(1, often/keepAlives), api.MaxLease.Seconds()),
+		Connections: c.Programs * connectionsOfProgram, KeepAlives: often * usualLease / lease, Lease: lease,
+		Measured: costs.Date, Machine: costs.Machine, Version: costs.Version, Quiet: costs.Quiet,
 	}
-	n.KeepAlives = often * usualLease / n.Lease
 	write, read := c.sized(costs.Write, costs), c.sized(costs.Read, costs)
 	// An entry of the log has the commands that waited when it was made: more of them, the faster they come.
 	changes := c.Writes + 2*c.Turns
 	commands := max(1, changes/max(1, costs.MostEntries))
 	log := max(logEntries, 2*snapshotPeriod*changes/commands) * commands * max(write.Log, costs.Turn.Log/2)
+	empty, logged := costs.Base, Cost{Disk: costs.Base.Disk + log}
+	empty.Disk = 0
 	for _, of := range []struct {
 		what         string
 		number, rate float64 // that there are, or that are done in a second
 		Cost
 	}{
-		{"an empty replica", 1, 0, Cost{Memory: base.Memory}},
+		{"an empty replica", 1, 1, empty},
 		{"sessions", sessions, 0, costs.Session},
 		{"programs", float64(c.Programs), 0, costs.Program},
 		{"handles", sessions * float64(c.Handles), 0, costs.Handle},
-		{"nodes", float64(c.Nodes), 0, costs.Node},
-		{"contents", float64(c.Nodes) * float64(c.Bytes), 0, costs.Byte},
+		{"nodes", nodes, 0, costs.Node},
+		{"contents", nodes * float64(c.Bytes), 0, costs.Byte},
 		{"locks held", float64(c.Locks), 0, costs.Lock},
 		{"caches", sessions * float64(c.Cached), 0, costs.Copy},
-		{"the log", 1, 0, Cost{Disk: base.Disk + log}},
+		{"the log", 1, 0, logged},
 		{"writes", 0, c.Writes, write},
 		{"reads", 0, c.Reads, read},
 		{"lock turns", 0, c.Turns, costs.Turn},
 		{"KeepAlives", 0, n.KeepAlives, costs.KeepAlive},
 		{"events", 0, c.Writes * float64(c.Watchers), costs.Event},
 	} {
-		p := Part{of.what, Bytes(of.number * of.Memory), Bytes(of.number * (of.Snapshot*snapshots + of.Disk)), of.rate * of.Master / 1e9}
+		p := Part{of.what, Bytes(of.number * of.Memory), Bytes(of.number * (of.Snapshot*snapshots + of.Disk)), of.MasterCores + of.rate*of.Master/1e9}
 		n.Parts = append(n.Parts, p)
 		n.Memory, n.Disk, n.MasterCores = n.Memory+p.Memory, n.Disk+p.Disk, n.MasterCores+p.Cores
-		n.FollowerCores += of.rate * of.Follower / 1e9
+		n.FollowerCores += of.FollowerCores + of.rate*of.Follower/1e9
 		n.MasterNetwork += Bytes(of.rate * (of.Clients + of.Replica*followers))
 		n.FollowerNetwork += Bytes(of.rate * of.Replica)
 	}
-	n.Parts[0].Cores = base.MasterCores
 	n.Notes = c.notes(costs, n)
 	return n
 }
@@ -204,14 +197,13 @@ func (c Cell) notes(costs Costs, n Need) []string {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	note(c.Sessions > quota.Sessions, "a principal may have %d sessions: raise its quota, or have several (chubbyctl quota set)",
-		quota.Sessions)
+	const quotas = "raise its quota, or have several (chubbyctl quota set)"
+	note(c.Sessions > quota.Sessions, "a principal may have %d sessions: %s", quota.Sessions, quotas)
 	note(n.Connections > maxConnectionsPerAddress, "a replica takes %d connections from one address, those of %d programs: if more are behind one NAT, proxy or node, raise max-connections-per-address", maxConnectionsPerAddress, maxConnectionsPerAddress/connectionsOfProgram)
 	note(n.Connections > maxConnections, "%d programs have %d connections, and a replica takes %d: raise max-connections",
 		c.Programs, n.Connections, maxConnections)
 	note(n.Connections+ownFiles > limitNOFILE, "with %d connections a replica has up to %d files open, and its unit allows %d: raise LimitNOFILE", n.Connections, n.Connections+ownFiles, limitNOFILE)
-	note(c.Nodes > quota.Nodes || float64(c.Nodes)*float64(c.Bytes) > float64(quota.Bytes), "a principal may have %d nodes, and %d MiB of contents: raise its quota, or have several (chubbyctl quota set)", quota.Nodes, quota.Bytes>>20)
-	note(c.Handles > api.MaxHandles, "a session may have %d handles open", api.MaxHandles)
+	note(c.Nodes > quota.Nodes || float64(c.Nodes)*float64(c.Bytes) > float64(quota.Bytes), "a principal may have %d nodes, and %d MiB of contents: %s", quota.Nodes, quota.Bytes>>20, quotas)
 	note(n.Lease > usualLease, "sessions are given leases of up to %.0f s, so that there are no more than %.0f KeepAlives a second (keepalives)", n.Lease, keepAlives)
 	note(changes > costs.MostWrites, "%.0f changes a second are more than the %.0f that the measured machine did, with all replicas and clients on it: measure yours (chubbyctl bench)", changes, costs.MostWrites)
 	note(c.Watchers > 0 && c.Cached > 0, "writes wait until the caches that have what they change have dropped it; clients that read little should not cache")
