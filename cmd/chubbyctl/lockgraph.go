@@ -23,30 +23,58 @@ const (
 // one principal declare together. It has the edges of the master's deadlock detection, but along a queue only
 // those to the nearest in front: the others follow.
 type lockGraph struct {
-	edges []lockWaitEdge
-	more  int // waiting requests that are not listed
+	Waits  []waitEdge   `json:"waits"`
+	Cycles [][]waitEdge `json:"cycles"` // of those with common owners some may be missing
+	More   int          `json:"more_waiters,omitempty"`
 }
 
-type lockWaitEdge struct {
-	by      api.Holder
-	to      api.Holder // the holder, or the request in front
-	path    string
+type waitEdge struct {
+	graphParty
+	Path     string     `json:"path"`
+	WaitingS float64    `json:"waiting_s"`
+	For      graphParty `json:"for"`    // the holder, or the request in front
+	Queued   bool       `json:"queued"` // For is in front, not the holder
+
 	waiting time.Duration
-	queued  bool // to is in front, not the holder
 }
 
-func graphOf(locks iter.Seq2[client.LockInfo, error]) (g lockGraph, err error) {
+// graphParty is a holder or waiter, and its owner.
+type graphParty struct {
+	party
+	Owner string `json:"owner,omitempty"`
+
+	holder api.Holder
+}
+
+func newWaitEdge(by api.Waiter, to api.Holder, path string, queued bool) waitEdge {
+	node := func(h api.Holder) graphParty { return graphParty{newParty(h), h.Owner, h} }
+	return waitEdge{node(by.Holder), path, term.Seconds(by.Waiting), node(to), queued, by.Waiting}
+}
+
+// id names the owner behind a session's holding or request.
+func (p graphParty) id() string {
+	if p.Owner == "" {
+		return p.Session
+	}
+	return fmt.Sprintf("%q of %s", p.Owner, p.Principal)
+}
+
+func (p graphParty) String() string { return whoIs(p.holder) }
+
+func graphOf(locks iter.Seq2[client.LockInfo, error]) (*lockGraph, error) {
+	g := &lockGraph{Waits: []waitEdge{}, Cycles: [][]waitEdge{}}
 	for l, err := range locks {
 		if err != nil {
-			return g, err
+			return nil, err
 		}
 		g.add(l)
 	}
+	g.findCycles()
 	return g, nil
 }
 
 func (g *lockGraph) add(l client.LockInfo) {
-	g.more += l.MoreWaiters
+	g.More += l.MoreWaiters
 	for i, w := range l.Waiters {
 		if w.Absent {
 			continue
@@ -54,7 +82,7 @@ func (g *lockGraph) add(l client.LockInfo) {
 		if l.Revoked == "" && l.Mode.Valid() && l.Mode.Conflicts(w.Mode) {
 			for _, h := range l.Holders {
 				if !h.Cached { // a cached lock is released on request
-					g.edges = append(g.edges, lockWaitEdge{by: w.Holder, to: h, path: l.Path, waiting: w.Waiting})
+					g.Waits = append(g.Waits, newWaitEdge(w, h, l.Path, false))
 				}
 			}
 		}
@@ -62,7 +90,7 @@ func (g *lockGraph) add(l client.LockInfo) {
 			if ahead.Absent || !ahead.Mode.Conflicts(w.Mode) {
 				continue
 			}
-			g.edges = append(g.edges, lockWaitEdge{by: w.Holder, to: ahead.Holder, path: l.Path, waiting: w.Waiting, queued: true})
+			g.Waits = append(g.Waits, newWaitEdge(w, ahead.Holder, l.Path, true))
 			if ahead.Mode == api.Exclusive {
 				break
 			}
@@ -70,39 +98,25 @@ func (g *lockGraph) add(l client.LockInfo) {
 	}
 }
 
-// lockOwner names the owner behind a session's holding or request.
-func lockOwner(h api.Holder) string {
-	if h.Owner == "" {
-		return h.Session.String()
-	}
-	return fmt.Sprintf("%q of %s", h.Owner, h.Principal)
-}
-
-// cycles returns cycles of the graph, as chains of edges. Of cycles with common owners it may omit some.
-func (g *lockGraph) cycles() (found [][]lockWaitEdge) {
-	from := map[string][]lockWaitEdge{}
-	var owners []string
-	for _, e := range g.edges {
-		by := lockOwner(e.by)
-		if from[by] == nil {
-			owners = append(owners, by)
-		}
-		if by != lockOwner(e.to) || !e.queued { // else two requests of one owner are queued together
+func (g *lockGraph) findCycles() {
+	from := map[string][]waitEdge{}
+	for _, e := range g.Waits {
+		if by := e.id(); by != e.For.id() || !e.Queued { // else two requests of one owner are queued together
 			from[by] = append(from[by], e)
 		}
 	}
 	left := map[string]bool{}
 	on := map[string]int{} // an owner's position on the path, from 1
-	var way []lockWaitEdge
+	var way []waitEdge
 	var walk func(owner string)
 	walk = func(owner string) {
 		on[owner] = len(way) + 1
 		for _, e := range from[owner] {
-			next := lockOwner(e.to)
+			next := e.For.id()
 			way = append(way, e)
 			switch {
 			case on[next] > 0:
-				found = append(found, slices.Clone(way[on[next]-1:]))
+				g.Cycles = append(g.Cycles, slices.Clone(way[on[next]-1:]))
 			case !left[next]:
 				walk(next)
 			}
@@ -110,42 +124,11 @@ func (g *lockGraph) cycles() (found [][]lockWaitEdge) {
 		}
 		on[owner], left[owner] = 0, true
 	}
-	for _, owner := range owners {
-		if !left[owner] {
-			walk(owner)
+	for _, e := range g.Waits {
+		if !left[e.id()] {
+			walk(e.id())
 		}
 	}
-	return found
-}
-
-type graphFields struct {
-	Waits  []waitEdgeFields   `json:"waits"`
-	Cycles [][]waitEdgeFields `json:"cycles"`
-	More   int                `json:"more_waiters,omitempty"`
-}
-
-type waitEdgeFields struct {
-	graphParty
-	Path     string     `json:"path"`
-	WaitingS float64    `json:"waiting_s"`
-	For      graphParty `json:"for"`
-	Queued   bool       `json:"queued"`
-}
-
-// graphParty is a holder or waiter, and its owner.
-type graphParty struct {
-	party
-	Owner string `json:"owner,omitempty"`
-}
-
-func newGraphParty(h api.Holder) graphParty { return graphParty{newParty(h), h.Owner} }
-
-func newWaitEdgeFields(edges []lockWaitEdge) []waitEdgeFields {
-	list := make([]waitEdgeFields, 0, len(edges))
-	for _, e := range edges {
-		list = append(list, waitEdgeFields{graphParty: newGraphParty(e.by), Path: e.path, WaitingS: term.Seconds(e.waiting), For: newGraphParty(e.to), Queued: e.queued})
-	}
-	return list
 }
 
 func (g *globals) printLockGraph(out io.Writer, form string, locks iter.Seq2[client.LockInfo, error]) error {
@@ -153,79 +136,66 @@ func (g *globals) printLockGraph(out io.Writer, form string, locks iter.Seq2[cli
 	if err != nil {
 		return err
 	}
-	switch cycles := graph.cycles(); {
-	case g.json():
-		f := graphFields{Waits: newWaitEdgeFields(graph.edges), Cycles: [][]waitEdgeFields{}, More: graph.more}
-		for _, cycle := range cycles {
-			f.Cycles = append(f.Cycles, newWaitEdgeFields(cycle))
+	return g.output.Show(out, graph, func(p *term.Page) {
+		if form == graphDOT {
+			graph.drawDOT(p)
+		} else {
+			graph.drawText(p)
 		}
-		return g.output.Print(out, f)
-	case form == graphDOT:
-		return graph.printDOT(out, cycles)
-	default:
-		return graph.printText(out, cycles)
-	}
+	})
 }
 
-func (g *lockGraph) printText(out io.Writer, cycles [][]lockWaitEdge) error {
-	var b strings.Builder
-	style := term.StyleOf(out)
-	line := func(text string) { b.WriteString(style.Wrap(term.Printable(text), "- ") + "\n") }
-	for _, cycle := range cycles {
+func (g *lockGraph) drawText(p *term.Page) {
+	line := func(format string, args ...any) {
+		p.Paragraph(term.Plain, term.Printable(fmt.Sprintf(format, args...)), "- ")
+	}
+	for _, cycle := range g.Cycles {
 		steps := make([]string, len(cycle))
 		for i, e := range cycle {
-			steps[i] = fmt.Sprintf("%s waits for %s and %s", lockOwner(e.by), e.path, lockOwner(e.to))
+			steps[i] = fmt.Sprintf("%s waits for %s and %s", e.id(), e.Path, e.For.id())
 		}
-		line("DEADLOCK, if none of them gives up: " + strings.Join(steps, ", "))
+		line("DEADLOCK, if none of them gives up: %s", strings.Join(steps, ", "))
 	}
-	for _, e := range g.edges {
-		what := "which " + whoIs(e.to) + " holds"
-		if e.queued {
-			what = "behind " + whoIs(e.to)
+	for _, e := range g.Waits {
+		what := fmt.Sprintf("which %v holds", e.For)
+		if e.Queued {
+			what = fmt.Sprintf("behind %v", e.For)
 		}
-		line(fmt.Sprintf("%s waits for %s, %s, for %s", whoIs(e.by), e.path, what, term.Roughly(e.waiting)))
+		line("%v waits for %s, %s, for %s", e.graphParty, e.Path, what, term.Roughly(e.waiting))
 	}
-	if g.more > 0 {
-		line(fmt.Sprintf("%d more wait, and are not listed", g.more))
-	}
-	if b.Len() == 0 {
+	if g.More > 0 {
+		line("%d more wait, and are not listed", g.More)
+	} else if len(g.Waits) == 0 {
 		line("nobody waits for anybody")
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
 }
 
-func (g *lockGraph) printDOT(out io.Writer, cycles [][]lockWaitEdge) error {
+func (g *lockGraph) drawDOT(p *term.Page) {
 	inCycle := map[[2]string]bool{}
-	for _, cycle := range cycles {
-		for _, e := range cycle {
-			inCycle[[2]string{lockOwner(e.by), lockOwner(e.to)}] = true
-		}
+	for _, e := range slices.Concat(g.Cycles...) {
+		inCycle[[2]string{e.id(), e.For.id()}] = true
 	}
-	var b strings.Builder
-	b.WriteString("digraph waits {\n  node [shape=box];\n")
+	p.Line("digraph waits {\n  node [shape=box];")
 	drawn := map[string]bool{}
-	node := func(h api.Holder) string {
-		id := lockOwner(h)
+	node := func(n graphParty) string {
+		id := n.id()
 		if !drawn[id] {
 			drawn[id] = true
-			fmt.Fprintf(&b, "  %s [label=%s];\n", dotQuote(id), dotQuote(id, whoseProcess(h)))
+			p.Line("  %s [label=%s];", dotQuote(id), dotQuote(id, whoseProcess(n.holder)))
 		}
 		return dotQuote(id)
 	}
-	for _, e := range g.edges {
-		from, to, style := node(e.by), node(e.to), ""
-		if e.queued {
+	for _, e := range g.Waits {
+		from, to, style := node(e.graphParty), node(e.For), ""
+		if e.Queued {
 			style = ", style=dashed"
 		}
-		if inCycle[[2]string{lockOwner(e.by), lockOwner(e.to)}] {
+		if inCycle[[2]string{e.id(), e.For.id()}] {
 			style += ", color=red"
 		}
-		fmt.Fprintf(&b, "  %s -> %s [label=%s%s];\n", from, to, dotQuote(e.path), style)
+		p.Line("  %s -> %s [label=%s%s];", from, to, dotQuote(e.Path), style)
 	}
-	b.WriteString("}\n")
-	_, err := io.WriteString(out, b.String())
-	return err
+	p.Line("}")
 }
 
 // dotQuote quotes lines for DOT, where only the quote and the backslash are special.
