@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -36,7 +40,21 @@ func runPlugin(root *cobra.Command, args []string) error {
 	if p == nil || err != nil {
 		return err
 	}
-	return runInPlace(p.path, append([]string{filepath.Base(p.path)}, p.args...), p.env)
+	return p.runInPlace()
+}
+
+// runInPlace replaces this process by the program. It returns only if it cannot; on Windows, where no system
+// call does that, when the program has ended.
+func (p *plugin) runInPlace() error {
+	c := &exec.Cmd{Path: p.path, Args: append([]string{filepath.Base(p.path)}, p.args...), Env: p.env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	run := func() error { return syscall.Exec(c.Path, c.Args, c.Env) }
+	if runtime.GOOS == "windows" {
+		run = c.Run
+	}
+	if err := run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		return fmt.Errorf("run %s: %w", p.path, err)
+	}
+	return &exitError{code: c.ProcessState.ExitCode()}
 }
 
 // findPlugin returns the program for a command line, if there is one. The program gets all arguments except its
