@@ -151,11 +151,6 @@ type upgradeReplica struct {
 	Error    string `json:"error,omitempty"`
 }
 
-type finishedFields struct {
-	Level  int `json:"level"`
-	Newest int `json:"newest"`
-}
-
 func newUpgradeCommand(g *globals) *cobra.Command {
 	return newGroup("upgrade", "Upgrade the replicas of a cell to a new version",
 		newUpgradeFinishCommand(g),
@@ -211,7 +206,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				if err != nil {
 					return err
 				}
-				fields := finishedFields{Level: u.Level, Newest: u.Newest}
+				fields := map[string]int{"level": u.Level, "newest": u.Newest}
 				err = g.output.Say(cmd.OutOrStdout(), fields, "cell %s is at feature level %d, the newest that its replicas know", cell, u.Level)
 				if err == nil && !g.json() && g.lacksOperators(ctx, cell) {
 					g.notice(cmd.ErrOrStderr(), noOperators(cell))
@@ -225,29 +220,23 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 }
 
 func newUpgradeFields(s client.Status) upgradeFields {
-	f := upgradeFields{
-		Cell:       s.Cell,
-		Level:      s.Level,
-		Replicas:   []upgradeReplica{},
-		masterless: s.Master == "",
-	}
+	f := upgradeFields{Cell: s.Cell, Level: s.Level, Replicas: []upgradeReplica{}, masterless: s.Master == ""}
 	for _, r := range s.Replicas {
 		row := upgradeReplica{ID: r.ID, Version: r.Version, MaxLevel: r.MaxLevel}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
-			if row.ID == "" { // the cell has no replica at this address
-				continue
-			}
 		}
-		f.Newest = max(f.Newest, r.MaxLevel)
-		f.Replicas = append(f.Replicas, row)
+		if r.Err == nil || r.ID != "" { // else the cell has no replica at this address
+			f.Newest = max(f.Newest, r.MaxLevel)
+			f.Replicas = append(f.Replicas, row)
+		}
 	}
 	f.Next = f.nextStep()
 	return f
 }
 
 func (f upgradeFields) nextStep() string {
-	var silent, older []string
+	var silent, older, steps []string
 	versions := map[string]bool{}
 	for _, r := range f.Replicas {
 		switch {
@@ -259,31 +248,28 @@ func (f upgradeFields) nextStep() string {
 		}
 		versions[r.Version] = true
 	}
-	if f.masterless {
-		const again = "ask again when the master answers: until then it is not known what the cell has finished."
-		if len(silent) > 0 {
-			return "Next: see why " + enumerate(silent) + " does not answer; " + again
-		}
-		return "Next: " + again
-	}
-	var steps []string
-	if len(older) > 0 {
+	if len(older) > 0 && !f.masterless {
 		steps = append(steps, "start "+enumerate(older)+" with the new version, one after the other")
 	}
 	if len(silent) > 0 {
+	after := ""
 		steps = append(steps, "see why "+enumerate(silent)+" does not answer")
 	}
 	switch {
-	case len(steps) > 0 && f.Newest > f.Level:
-		return "Next: " + strings.Join(steps, "; ") + ". Until the upgrade is finished every replica can go back to the old version."
+	case f.masterless:
+		steps = append(steps, "ask again when the master answers: until then it is not known what the cell has finished")
+	case f.Newest > f.Level && len(steps) > 0:
+		after = " Until the upgrade is finished every replica can go back to the old version."
 	case f.Newest > f.Level:
-		return fmt.Sprintf("Next: 'chubbyctl cell upgrade finish' raises the cell to feature level %d. After that no replica can go back to the old version.", f.Newest)
-	case len(steps) > 0:
-		return "Next: " + strings.Join(steps, "; ") + "."
-	case len(versions) > 1:
-		return "Next: start the other replicas with the new version, one after the other. It has no new feature level."
+		steps = []string{fmt.Sprintf("'chubbyctl cell upgrade finish' raises the cell to feature level %d", f.Newest)}
+		after = " After that no replica can go back to the old version."
+	case len(steps) == 0 && len(versions) > 1:
+		steps = []string{"start the other replicas with the new version, one after the other"}
+		after = " It has no new feature level."
+	case len(steps) == 0:
+		return nothingToDo
 	}
-	return nothingToDo
+	return "Next: " + strings.Join(steps, "; ") + "." + after
 }
 
 const nothingToDo = "There is nothing to do."

@@ -215,7 +215,7 @@ func (g *globals) addCell(cmd *cobra.Command, name string, servers []string) err
 			return fmt.Errorf("add %s to %s: %w", name, file.path, err)
 		}
 	}
-	return g.printCellChange(cmd, "is in", cellChange{name, file.path})
+	return g.printCellChange(cmd, "is in", name, file.path)
 }
 
 // checkCell rejects an entry that no client could use, without a call.
@@ -257,19 +257,14 @@ the default cell if use-cell has chosen it.`,
 			if err := file.remove(at); err != nil {
 				return fmt.Errorf("remove %s from %s: %w", args[0], file.path, err)
 			}
-			return g.printCellChange(cmd, "is no longer in", cellChange{args[0], file.path})
+			return g.printCellChange(cmd, "is no longer in", args[0], file.path)
 		},
 	}
 }
 
-type cellChange struct {
-	Cell string `json:"cell"`
-	File string `json:"file"`
-}
-
-func (g *globals) printCellChange(cmd *cobra.Command, done string, c cellChange) error {
-	if names := strings.Split(";"+os.Getenv("CHUBBY_CELLS"), ";"); slices.ContainsFunc(names, func(entry string) bool { return strings.HasPrefix(strings.TrimSpace(entry), c.Cell+"=") }) {
-		g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELLS names %s, too, and counts before the file", c.Cell))
+func (g *globals) printCellChange(cmd *cobra.Command, done, cell, file string) error {
+	if names := strings.Split(";"+os.Getenv("CHUBBY_CELLS"), ";"); slices.ContainsFunc(names, func(entry string) bool { return strings.HasPrefix(strings.TrimSpace(entry), cell+"=") }) {
+		g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELLS names %s, too, and counts before the file", cell))
 	}
-	return g.output.Say(cmd.OutOrStdout(), c, "%s %s %s", c.Cell, done, term.Printable(c.File))
+	return g.output.Say(cmd.OutOrStdout(), map[string]string{"cell": cell, "file": file}, "%s %s %s", cell, done, term.Printable(file))
 }

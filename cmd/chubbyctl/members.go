@@ -123,31 +123,32 @@ type memberChange struct {
 
 // memberChanges returns the changes between two sets of members, by name. Members that left come first, so that
 // a reader that keeps a set of names never sees one twice.
-func memberChanges(before, now []recipe.Member) []memberChange {
-	was := map[string]recipe.Member{}
-	for _, m := range before {
-		was[m.Name] = m
+func memberChanges(before, now []recipe.Member) (changes []memberChange) {
+	byName := func(list []recipe.Member) map[string]recipe.Member {
+		index := map[string]recipe.Member{}
+		for _, m := range list {
+			index[m.Name] = m
+		}
+		return index
 	}
-	var left, others []memberChange
+	in := func(index map[string]recipe.Member, m recipe.Member) bool { // not another of that name
+		other, there := index[m.Name]
+		return there && other.Session == m.Session && other.Host == m.Host && other.PID == m.PID
+	}
+	was, is := byName(before), byName(now)
+	for _, m := range before {
+		if !in(is, m) {
+			changes = append(changes, memberChange{"left", m})
+		}
+	}
 	for _, m := range now {
-		old, there := was[m.Name]
-		delete(was, m.Name)
-		switch {
-		case there && (old.Session != m.Session || old.Host != m.Host || old.PID != m.PID): // another of the same name
-			left = append(left, memberChange{"left", old})
-			others = append(others, memberChange{"joined", m})
-		case !there:
-			others = append(others, memberChange{"joined", m})
-		case !bytes.Equal(old.Value, m.Value):
-			others = append(others, memberChange{"changed", m})
+		if !in(was, m) {
+			changes = append(changes, memberChange{"joined", m})
+		} else if !bytes.Equal(was[m.Name].Value, m.Value) {
+			changes = append(changes, memberChange{"changed", m})
 		}
 	}
-	for _, m := range before {
-		if gone, there := was[m.Name]; there {
-			left = append(left, memberChange{"left", gone})
-		}
-	}
-	return append(left, others...)
+	return changes
 }
 
 func (o *membersOptions) printMemberChange(one memberChange) error {

@@ -157,17 +157,14 @@ func (o *quotaSetOptions) setQuota(ctx context.Context) error {
 	})
 }
 
-// quotaSetFields is the new quota; 0 is the default, or no limit.
-type quotaSetFields struct {
-	Principal string    `json:"principal"`
-	Path      string    `json:"path"`
-	Quota     api.Quota `json:"quota"`
-}
-
 // printSet prints the whole quota: amounts that were not given have changed too.
 func (o *quotaSetOptions) printSet(out io.Writer) error {
 	q, of, none := o.quota, o.principal, "default"
-	f := quotaSetFields{Principal: o.principal, Quota: q}
+	f := struct { // 0 is the default, or no limit
+		Principal string    `json:"principal"`
+		Path      string    `json:"path"`
+		Quota     api.Quota `json:"quota"`
+	}{Principal: o.principal, Quota: q}
 	if !o.path.IsZero() {
 		f.Path, of, none = o.path.String(), o.path.String(), "no limit"
 	}
