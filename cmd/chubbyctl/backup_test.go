@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/cell/recovery"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // What is no whole backup is refused before a cell is looked for, also when it comes from a pipe.
@@ -20,6 +24,59 @@ func TestBackupsFromPipesAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// Whoever names a bucket that is reached in the clear is told so, each time.
+func TestBackupInTheClearIsToldSo(t *testing.T) {
+	for name, want := range map[string]bool{"s3://b/x.backup?endpoint=http://minio:9000": true, "s3://b/x.backup?endpoint=https://minio:9000": false, "x.backup": false} {
+		var told bytes.Buffer
+		g := &globals{stderr: term.NewSpeaker(&told)}
+		if _, _, err := g.fileAt(name); err != nil {
+			t.Fatal(err)
+		}
+		g.stderr.Finish(false)
+		if strings.Contains(told.String(), "without encryption") != want {
+			t.Errorf("%s: %q", name, told.String())
+		}
+	}
+}
+
+// What a replica has that was removed is old: a backup is made of it only for who says that he knows, and it is said at every look.
+func TestRecoverFromARemovedReplica(t *testing.T) {
+	member := recovery.Directory{Path: "copies/r1", Cell: "foo", Replica: "r1", Replicas: []string{"r1", "r2"}}
+	gone := recovery.Directory{Path: "copies/r3", Cell: "foo", Replica: "r3", Replicas: []string{"r1", "r2"}, Removed: true}
+	for _, c := range []struct {
+		of      recovery.Directory
+		asked   bool
+		refused bool
+	}{{member, false, false}, {member, true, false}, {gone, true, false}, {gone, false, true}} {
+		err := mustBeCurrent(c.of, c.asked)
+		if (err != nil) != c.refused || c.refused && (api.CodeOf(err) != api.InvalidArgument || !strings.Contains(err.Error(), "(r1, r2)") || !strings.Contains(err.Error(), "--from-removed")) {
+			t.Errorf("%+v, asked for: %v: %v", c.of, c.asked, err)
+		}
+	}
+	var out, remarks bytes.Buffer
+	g := &globals{output: "text", stderr: term.NewSpeaker(&remarks)}
+	if err := g.printSurvivors(&out, []recovery.Directory{gone, member}); err != nil || !strings.Contains(out.String(), "freshest, removed") {
+		t.Errorf("%v: %s", err, &out)
+	}
+	other := member
+	other.Replica = "r2"
+	for _, c := range []struct {
+		list []recovery.Directory
+		want string
+	}{
+		{[]recovery.Directory{gone}, "what it has ends there; look for the directories of r1, r2\n"},
+		{[]recovery.Directory{gone, member}, "what it has ends there; look for the directories of r2\n"},
+		{[]recovery.Directory{gone, member, other}, "what it has ends there; leave it out\n"},
+	} {
+		remarks.Reset()
+		g.stderr = term.NewSpeaker(&remarks)
+		g.adviseRecovery(c.list)
+		g.stderr.Finish(false)
+		if !strings.Contains(remarks.String(), "r3 was removed from cell foo: "+c.want) {
+			t.Errorf("%+v: %s", c.list, &remarks)
+		}
+	}
 
 // A restore into another cell says for how long clients of the old one may still rely on its locks: from the backup on, for two minutes.
 func TestRestoreTellsOfOldLocks(t *testing.T) {
