@@ -30,8 +30,7 @@ func newBackupCommand(g *globals) *cobra.Command {
 		Use:   "backup FILE [CELL]",
 		Short: "Take a backup of a cell",
 		Long: `backup writes everything that a cell replicates into a new file, or to standard
-output if FILE is -, as it is at the beginning: files with their contents, access
-control lists, locks, sessions and quotas. The cell goes on meanwhile. The file
+output if FILE is -, as it is at the beginning; the cell goes on meanwhile. The file
 appears when it is whole, and nothing is replaced.
 
 FILE may be in a bucket, here and wherever a backup is read:

@@ -17,12 +17,11 @@ import (
 // changeText is the common help of three commands.
 const changeText = `
 
-It waits until the change is complete, and says how far it is, and what it waits for.
-Interrupting it does not stop the change: 'chubbyctl cell members' shows a replica as
-joining or leaving until it is. One change is under way at a time. With --no-wait it
+It waits until the change is complete, and says how far it is, and what it waits for. An
+interrupt does not stop the change. One change is under way at a time. With --no-wait it
 returns when the change has been decided. --timeout bounds that decision, and how long the
 cell may not answer afterwards, but not the change. If another operator takes the change
-back meanwhile, it says so, and fails.
+back meanwhile, it fails.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`
 

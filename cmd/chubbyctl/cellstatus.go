@@ -26,10 +26,8 @@ the master knows is not known then (null with -o json).
 OK is whether a replica serves, LAST the last entry of its log, LAG how many it is
 behind the furthest one, DISK what is free where its data is, and STATE the beginning
 of a checksum of what it has applied: two that have applied the same are the same.
-
-Below it stands what is under way, which keeps others from something until it ends: a
-restore, a replica that joins or leaves, an outage for a drill; whose it is, and how it
-ends.
+Below stands what is under way: a restore, a replica that joins or leaves, an outage for a
+drill; whose it is, and how it ends.
 
 --check is for scripts and monitors: it exits with %d if the cell has a master, and not
 all is well: a replica does not answer or is not OK, is %d entries behind, has less than
@@ -252,9 +250,9 @@ func (f upgradeFields) nextStep() string {
 		steps = append(steps, "start "+enumerate(older)+" with the new version, one after the other")
 	}
 	if len(silent) > 0 {
-	after := ""
 		steps = append(steps, "see why "+enumerate(silent)+" does not answer")
 	}
+	after := ""
 	switch {
 	case f.masterless:
 		steps = append(steps, "ask again when the master answers: until then it is not known what the cell has finished")

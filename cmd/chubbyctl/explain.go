@@ -121,9 +121,8 @@ func newHistoryCommand(g *globals) *cobra.Command {
 		Use:   "history PATH",
 		Short: "Show who held a lock, from when to when, and why each holding ended",
 		Long: `history shows how the lock of a node was held: the last 16 holdings that have ended,
-the latest last, and then those that go on. The cell keeps them with the node, and
-its replicas agree on them; they go when the node is deleted, and when the cell
-is restored from a backup.
+the latest last, and then those that go on. They go when the node is deleted, and when
+the cell is restored from a backup.
 
 END says why a holding ended: it was released; it expired, because the client was not
 heard of for the length of its lease; fail-over, because the client did not return
@@ -131,9 +130,9 @@ to a new master in that time; ended, because an operator ended the session; or b
 (chubbyctl lock break), also if the holder then released the lock by itself; of these
 two it says by whom, and why. LOCK-DELAY is for how long nobody could have the lock then.
 
-The last line says whether two ever held the lock at once. Fencing tokens decide that,
-and no clock: FROM and TO are by the clocks of the masters of that time, and for people.
-If two held it, the exit code is 1.`,
+The last line says whether two ever held the lock at once. Fencing tokens decide that:
+FROM and TO are by the clocks of the masters of that time, and for people. If two held it,
+the exit code is 1.`,
 		Example: `  chubbyctl history /ls/local/service/primary
   chubbyctl history /ls/local/service/primary -o json`,
 		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {

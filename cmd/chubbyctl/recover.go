@@ -38,13 +38,12 @@ majority of its replicas are left, so that none can become master. It says which
 is the freshest: whose last entry has the highest term, and of those the highest index.
 With --to it makes a backup of that one, from which cell restore makes a new cell.
 
-It works without a cell. The replicas must be stopped; what they have stored is only read,
-so it can be done again. Bring copies of all that are left to one machine, or run it
-without --to on each, and compare TERM and LAST ENTRY.
+The replicas must be stopped; what they have stored is only read. Bring copies of all that
+are left to one machine, or run it without --to on each, and compare TERM and LAST ENTRY.
 
-What only the lost replicas had is lost: changes of the last moments, which may have
-been acknowledged. What the freshest has is in the backup, acknowledged or not. Tokens
-go on 2^40 above it, so no sequencer from before is valid after the restore.
+What only the lost replicas had is lost, also if it was acknowledged. What the freshest
+has is in the backup, acknowledged or not. Tokens go on 2^40 above it, so no sequencer
+from before is valid after the restore.
 
 A replica that was removed from its cell has nothing of what came after. No backup is
 made of it, unless --from-removed says that nothing else is left. One that was down when

@@ -38,28 +38,25 @@ func newRestoreCommand(g *globals) *cobra.Command {
 		Short: "Replace everything in a cell by a backup",
 		Long: fmt.Sprintf(`restore replaces everything in a cell by a backup: in a cell that was just
 bootstrapped, because its predecessor is lost, or in one that goes on. If FILE is -, it
-reads standard input. It reads and checks the whole backup first, into memory; then it
-sends it to the cell, ends all other sessions, and waits until their clients have let go
-of what they hold or their leases are over, a minute at the longest.
-Then the backup takes the place of what the cell has, in one step. If restore is
-interrupted before that, it gives up: the cell has what it had, except the sessions that
-were ended. If it exits with %d, the cell may have been restored as well, and the answer
-was lost: 'chubbyctl cell status' says so.
+reads standard input. It checks the whole backup first, sends it to the cell, ends all
+other sessions, and waits until their clients have let go of what they hold or their
+leases are over, a minute at the longest. Then the backup takes the place of what the cell
+has, in one step. If restore is interrupted before that, the cell has what it had, except
+the sessions that were ended. If it exits with %d, the cell may have been restored, and
+the answer was lost: 'chubbyctl cell status' says so.
 
-While it waits for sessions to end, no other can begin. 'chubbyctl cell status' says so,
-and whose restore it is. It ends by itself a minute after its last step; with --give-up,
-and without FILE, an operator ends it at once, whosever it is.
+While it waits, no session can begin. It ends by itself a minute after its last step; with
+--give-up, and without FILE, an operator ends it at once, whosever it is.
 
-After it nobody holds a lock, and nobody has a session or an ephemeral node. Clients
-begin new sessions. What was changed after the backup is lost; take one of the cell as
-it is now, if that may be needed (chubbyctl cell backup).
+After it nobody holds a lock or has a session or an ephemeral node, and what was changed
+after the backup is lost: take one of the cell as it is now, if that may be needed.
 
-No sequencer that was issued before is valid any more, by this cell or by the one in the
-backup: a cell that goes back to a backup of its own keeps its fencing counter; else that
-goes on 2^40 above the higher one of both, and above --above. The tokens are of the cell
-in the backup, if it has the same name, so that guards downstream go on with what they
-know. If a new cell was restored from the same backup before, and is lost, give its newest
-token, or the counter that its restore printed and 2^40, with --above.
+No sequencer that was issued before is valid any more: a cell that goes back to a backup
+of its own keeps its fencing counter; else that goes on 2^40 above the higher one of both,
+and above --above. The tokens are of the cell in the backup, if it has the same name, so
+that guards downstream go on with what they know. If a new cell was restored from the same
+backup before, and is lost, give its newest token, or the counter that its restore printed
+and 2^40, with --above.
 
 If the cell in the backup was lost, wait until two minutes after the end of its last
 replica: until then its clients may still rely on a lease and a lock-delay.
