@@ -61,20 +61,12 @@ const (
 	connectionsOfProgram     = 2      // to the master: for the session's KeepAlives, and for all other calls
 )
 
-// Cell is what a cell is to hold and to do. Rates are of a second.
+// Cell is what a cell is to hold and to do, as the flags of chubbyctl sizing say it. Rates are of a second.
 type Cell struct {
-	Replicas int // at least 1
-	Sessions int
-	Programs int   // with connections of their own, two each
-	Handles  int   // open, of each session
-	Cached   int   // names in the cache of each session
-	Nodes    int   // files and directories
-	Bytes    int64 // of contents of a file, on average
-	Locks    int   // that are held
-	Writes   float64
-	Reads    float64 // that no cache answers
-	Turns    float64 // locks acquired and released
-	Watchers int     // clients that are told of a write, on average
+	Replicas, Sessions, Programs, Handles, Cached, Nodes, Locks, Watchers int
+
+	Bytes                int64
+	Writes, Reads, Turns float64
 }
 
 // Validate says what is wrong with it, or "". What passes is far more than any cell has, and so little that bytes of it can be counted.
@@ -88,11 +80,8 @@ func (c Cell) Validate() string {
 			return "want of everything, also in all sessions together, 0 to a million millions, and 0 to a thousand millions of it a second"
 		}
 	}
-	switch {
-	case c.Replicas < 1 || c.Replicas > 99:
-		return fmt.Sprintf("%d replicas: want 1 to 99", c.Replicas)
-	case c.Bytes < 0 || c.Bytes > api.MaxContents:
-		return fmt.Sprintf("files of %d bytes: want 0 to %d", c.Bytes, api.MaxContents)
+	if c.Replicas < 1 || c.Replicas > 99 || c.Bytes < 0 || c.Bytes > api.MaxContents {
+		return fmt.Sprintf("%d replicas, files of %d bytes: want 1 to 99, and 0 to %d", c.Replicas, c.Bytes, api.MaxContents)
 	}
 	return ""
 }
