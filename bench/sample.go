@@ -49,10 +49,13 @@ func (s sample) used() time.Duration { return s.ServerCPU + s.ClientCPU }
 
 // summarize returns the figures of a load. Operations that did not begin do not count, but their latencies do.
 func summarize(r load.Result) sample {
-	all, count := r.WithLate(), r.Whole.Count()
-	s := sample{Rate: float64(count) / r.Took.Seconds(), P50: all.Of(50), P99: all.Of(99), Max: all.Of(100), Ops: count}
-	if w := r.First; w.Count() > 0 {
-		s.WaitMean, s.WaitP50, s.WaitP99, s.WaitMax = w.Average(), w.Of(50), w.Of(99), w.Of(100)
+	count := r.Whole.TotalCount()
+	r.Whole.Merge(r.Late)
+	s := sample{Rate: float64(count) / r.Took.Seconds(), Ops: count}
+	s.P50, s.P99, s.Max = load.Time(r.Whole.ValueAtQuantile(50)), load.Time(r.Whole.ValueAtQuantile(99)), load.Time(r.Whole.Max())
+	if w := r.First; w.TotalCount() > 0 {
+		s.WaitMean, s.WaitP50 = load.Time(w.Mean()), load.Time(w.ValueAtQuantile(50))
+		s.WaitP99, s.WaitMax = load.Time(w.ValueAtQuantile(99)), load.Time(w.Max())
 	}
 	if count > 0 {
 		share := float64(count) / float64(len(r.Counts))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
@@ -206,26 +207,10 @@ func (b *bench) announcement() string {
 		term.Counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration)
 }
 
-// removeScratch removes the scratch directory, also after an interrupt, and reports whether it is gone.
+// removeScratch removes the scratch directory, also after an interrupt, and reports whether it is gone. Its
+// files went with the sessions.
 func (b *bench) removeScratch(ctx context.Context) bool {
-	err := b.withSession(context.WithoutCancel(ctx), b.base.Cell(), func(ctx context.Context, c *client.Client) error {
-		h, err := c.Open(ctx, b.scratch.String(), client.OpenOptions{Read: true, Write: true, Kind: api.Directory})
-		if err != nil {
-			return err
-		}
-		children, err := h.ReadDir(ctx)
-		if err != nil {
-			return err
-		}
-		for _, child := range children {
-			file, err := c.Open(ctx, child.Path.String(), client.OpenOptions{Write: true})
-			if err == nil {
-				err = errors.Join(file.Delete(ctx), file.Close(ctx))
-			}
-			if err != nil {
-				return err
-			}
-		}
+	err := b.withHandle(context.WithoutCancel(ctx), b.scratch, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {
 		return h.Delete(ctx)
 	})
 	if err == nil || api.CodeOf(err) == api.NotFound {
@@ -273,17 +258,18 @@ func (ms milliseconds) String() string {
 func (b *bench) figures(r load.Result, interrupted bool) *benchFields {
 	w := b.workload
 	f := &benchFields{Workload: w.name, Cell: b.base.Cell(), Clients: b.clients, DurationS: term.Seconds(r.Took), Interrupted: interrupted}
-	measured := []load.Latencies{r.Whole}
+	measured := []*hdrhistogram.Histogram{r.Whole}
 	if len(w.operations) == 2 {
-		measured = []load.Latencies{r.First, r.Second}
+		measured = []*hdrhistogram.Histogram{r.First, r.Second}
 	}
 	ms := func(d time.Duration) milliseconds { return milliseconds(float64(d) / float64(time.Millisecond)) }
 	for i, l := range measured {
-		o := latencyFields{Operation: w.operations[i], Count: l.Count()}
+		o := latencyFields{Operation: w.operations[i], Count: l.TotalCount()}
+		at := func(percent float64) milliseconds { return ms(load.Time(l.ValueAtQuantile(percent))) }
 		if o.Count > 0 {
 			o.RatePerS = math.Round(10*float64(o.Count)/r.Took.Seconds()) / 10
-			o.MinMS, o.MeanMS, o.MaxMS = ms(l.Shortest()), ms(l.Average()), ms(l.Of(100))
-			o.P50MS, o.P90MS, o.P99MS, o.P999MS = ms(l.Of(50)), ms(l.Of(90)), ms(l.Of(99)), ms(l.Of(99.9))
+			o.MinMS, o.MeanMS, o.MaxMS = ms(load.Time(l.Min())), ms(load.Time(l.Mean())), ms(load.Time(l.Max()))
+			o.P50MS, o.P90MS, o.P99MS, o.P999MS = at(50), at(90), at(99), at(99.9)
 		}
 		f.Operations = append(f.Operations, o)
 	}

@@ -93,7 +93,7 @@ func (b *bench) openScratch(ctx context.Context, c *client.Client, name string, 
 	if err != nil {
 		return nil, err
 	}
-	opts.Create, opts.Kind = client.File, api.File
+	opts.Create, opts.Kind, opts.Ephemeral = client.File, api.File, true // the end of the sessions removes it
 	return c.Open(ctx, p.String(), opts)
 }
 

@@ -31,60 +31,26 @@ type Plan struct {
 	Patience func(interrupted bool) (time.Duration, error)
 }
 
-// Result is what was measured.
+// Result is what was measured, in ticks.
 type Result struct {
-	Took          time.Duration // of the measurement
-	Whole         Latencies     // of the operations
-	First, Second Latencies     // of their parts, if they have two
-	Late          Latencies     // for how long operations have waited at the end that should have begun, and did not
-	Counts        []int64       // the operations of each client
+	Took          time.Duration           // of the measurement
+	Whole         *hdrhistogram.Histogram // of the operations
+	First, Second *hdrhistogram.Histogram // of their parts, if they have two
+	Late          *hdrhistogram.Histogram // of operations that should have begun and did not: for how long they have waited at the end
+	Counts        []int64                 // the operations of each client
 }
 
-// Latencies are those of many operations.
-type Latencies struct{ histogram *hdrhistogram.Histogram }
+// Time returns so many ticks as a duration.
+func Time[T int64 | float64](ticks T) time.Duration { return time.Duration(ticks) * tick }
 
-// Of returns the latency that so many percent of the operations did not exceed.
-func (l Latencies) Of(percent float64) time.Duration {
-	return time.Duration(l.histogram.ValueAtQuantile(percent)) * tick
-}
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(longest/tick), 3) }
 
-// Shortest returns the minimum.
-func (l Latencies) Shortest() time.Duration { return time.Duration(l.histogram.Min()) * tick }
-
-// Average returns the mean.
-func (l Latencies) Average() time.Duration { return time.Duration(l.histogram.Mean()) * tick }
-
-// Count returns how many operations there are.
-func (l Latencies) Count() int64 {
-	if l.histogram == nil {
-		return 0
+// record adds a latency to a histogram, which it makes: most clients need one of four.
+func record(h **hdrhistogram.Histogram, d time.Duration) error {
+	if *h == nil {
+		*h = newHistogram()
 	}
-	return l.histogram.TotalCount()
-}
-
-// made returns the histogram, made when it is needed: most clients need one of four.
-func (l *Latencies) made() *hdrhistogram.Histogram {
-	if l.histogram == nil {
-		l.histogram = hdrhistogram.New(1, int64(longest/tick), 3)
-	}
-	return l.histogram
-}
-
-func (l *Latencies) record(d time.Duration) error {
-	return l.made().RecordValue(max(1, min(int64(d/tick), int64(longest/tick))))
-}
-
-func (l *Latencies) merge(other Latencies) {
-	if l.made(); other.histogram != nil {
-		l.histogram.Merge(other.histogram)
-	}
-}
-
-// WithLate returns the operations and those that did not begin.
-func (r Result) WithLate() (all Latencies) {
-	all.merge(r.Whole)
-	all.merge(r.Late)
-	return all
+	return (*h).RecordValue(max(1, min(int64(d/tick), int64(longest/tick))))
 }
 
 // Run repeats each operation in a loop of its own, all concurrently, as long as the plan says, until ctx ends, or
@@ -122,16 +88,26 @@ func Run(ctx context.Context, p Plan, ops []Operation) (Result, error) {
 		})
 	}
 	wait.Wait()
-	all := Result{Took: max(0, min(time.Since(l.begin), p.Measure))}
+	all := Result{
+		Took:  max(0, min(time.Since(l.begin), p.Measure)),
+		Whole: newHistogram(), First: newHistogram(), Second: newHistogram(), Late: newHistogram(),
+	}
 	if late := l.late.Load(); late > 0 {
 		all.Took = time.Duration(late)
 	}
 	for _, one := range each {
-		all.Whole.merge(one.Whole)
-		all.First.merge(one.First)
-		all.Second.merge(one.Second)
-		all.Late.merge(one.Late)
-		all.Counts = append(all.Counts, one.Whole.Count())
+		count := int64(0)
+		for to, from := range map[*hdrhistogram.Histogram]*hdrhistogram.Histogram{
+			all.Whole: one.Whole, all.First: one.First, all.Second: one.Second, all.Late: one.Late,
+		} {
+			if from != nil {
+				to.Merge(from)
+			}
+		}
+		if one.Whole != nil {
+			count = one.Whole.TotalCount()
+		}
+		all.Counts = append(all.Counts, count)
 	}
 	if ctx.Err() != nil {
 		return all, context.Cause(ctx)
@@ -205,7 +181,7 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 // then at least. Without them a system that cannot keep up would seem to.
 func (l *loops) recordLate(due time.Time, r *Result) error {
 	for ; l.every > 0 && due.Before(l.end); due = due.Add(l.every) {
-		if err := r.Late.record(l.end.Sub(due)); err != nil {
+		if err := record(&r.Late, l.end.Sub(due)); err != nil {
 			return err
 		}
 	}
@@ -215,9 +191,9 @@ func (l *loops) recordLate(due time.Time, r *Result) error {
 // record records an operation; parted is when its second part began, zero if it has only one.
 func (r *Result) record(started, parted, ended time.Time) error {
 	if !parted.IsZero() {
-		if err := cmp.Or(r.First.record(parted.Sub(started)), r.Second.record(ended.Sub(parted))); err != nil {
+		if err := cmp.Or(record(&r.First, parted.Sub(started)), record(&r.Second, ended.Sub(parted))); err != nil {
 			return err
 		}
 	}
-	return r.Whole.record(ended.Sub(started))
+	return record(&r.Whole, ended.Sub(started))
 }

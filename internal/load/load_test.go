@@ -37,8 +37,12 @@ func run(ctx context.Context, p Plan, ops []Operation) (figures, error) {
 		return patience, context.DeadlineExceeded
 	}
 	r, err := Run(ctx, p, ops)
-	all := r.WithLate()
-	return figures{r.Whole.Count(), float64(r.Whole.Count()) / r.Took.Seconds(), all.Of(50), all.Of(99), all.Of(100)}, err
+	count := r.Whole.TotalCount()
+	r.Whole.Merge(r.Late)
+	return figures{
+		count, float64(count) / r.Took.Seconds(),
+		Time(r.Whole.ValueAtQuantile(50)), Time(r.Whole.ValueAtQuantile(99)), Time(r.Whole.Max()),
+	}, err
 }
 
 func TestLoadMeasuresRateAndLatency(t *testing.T) {
