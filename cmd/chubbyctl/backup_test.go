@@ -77,6 +77,7 @@ func TestRecoverFromARemovedReplica(t *testing.T) {
 			t.Errorf("%+v: %s", c.list, &remarks)
 		}
 	}
+}
 
 // A restore into another cell says for how long clients of the old one may still rely on its locks: from the backup on, for two minutes.
 func TestRestoreTellsOfOldLocks(t *testing.T) {

@@ -58,8 +58,7 @@ The master counts what each session does, for %v to twice that, and forgets all 
 at a fail-over. What was seen for less than %v is not judged.
 
 With PATH, it shows what is done at that node or below it. Where clients have to say who
-they are, operators see everything, and everybody else what his own sessions do, and what
-others do to nodes that he may read, without their names.
+they are, operators see everything, and everybody else what his own sessions do.
 
 The exit code is %d if anything was found, and 0 if nothing was.
 

@@ -294,13 +294,13 @@ func (c *Connections) drop(a *account) {
 // heaviest returns the account that holds most, or nil. Connections.mu is held.
 func (p *party) heaviest() *account {
 	var heaviest *account
-	most := int64(0)
+	holds := int64(0)
 	if p == nil {
 		return nil
 	}
 	for a := range p.accounts {
-		if n := a.held(); n > most {
-			heaviest, most = a, n
+		if n := a.held(); n > holds {
+			heaviest, holds = a, n
 		}
 	}
 	return heaviest

@@ -67,9 +67,9 @@ func (k marks) open(mark []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sealed, ok := bytes.CutPrefix(mark, []byte(markHead))
+	encrypted, ok := bytes.CutPrefix(mark, []byte(markHead))
 	if ok {
-		if padded, err := gcm.Open(nil, nil, sealed, k.about); err == nil && len(padded) == 2+maxPlace {
+		if padded, err := gcm.Open(nil, nil, encrypted, k.about); err == nil && len(padded) == 2+maxPlace {
 			return padded[2 : 2+min(binary.BigEndian.Uint16(padded), maxPlace)], nil
 		}
 	}

@@ -3,7 +3,6 @@ package wire
 import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/cell/internal/master"
 )
 
 // Limits of requests that are always served.
@@ -98,5 +97,3 @@ func (c *call) served() {
 		c.of.all.forget(c.of.origin, c.of.conn.clock())
 	}
 }
-
-func signerOf(m *master.Master) signer { return signer{secret: m.State().Secret} }

@@ -19,6 +19,8 @@ import (
 // client can forge one, and any later master can read it.
 type signer struct{ secret []byte }
 
+func signerOf(m *master.Master) signer { return signer{secret: m.State().Secret} }
+
 const (
 	sessionToken byte = 1
 	handleToken  byte = 2
