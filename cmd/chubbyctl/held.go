@@ -88,12 +88,14 @@ func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
 	remark := fmt.Sprintf("holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", t)
 	if t.member != "" {
 		remark = "a member until Ctrl-C (SIGINT) or SIGTERM"
-		fields := struct {
-			Path    string    `json:"path"`
-			Session string    `json:"session"`
-			Epoch   api.Epoch `json:"epoch"`
-		}{t.member, c.Session().String(), c.Epoch()}
-		if err := o.output.Say(o.out, fields, "%s", t.member); err != nil {
+		if o.json() {
+			return o.output.Print(o.out, struct {
+				Path    string    `json:"path"`
+				Session string    `json:"session"`
+				Epoch   api.Epoch `json:"epoch"`
+			}{t.member, c.Session().String(), c.Epoch()})
+		}
+		if _, err := fmt.Fprintln(o.out, t.member); err != nil {
 			return err
 		}
 	}

@@ -128,10 +128,11 @@ func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, wha
 		fallthrough
 	default:
 		value, err = untilInterrupt(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, api.MaxContents+1)) })
+		if hasEnded(cmd.Context()) {
+			return nil, context.Cause(cmd.Context()) // the value may be incomplete
+		}
 	}
 	switch {
-	case hasEnded(cmd.Context()):
-		return nil, context.Cause(cmd.Context()) // the value may be incomplete
 	case err != nil:
 		return nil, fmt.Errorf("read the value from standard input: %w", err)
 	case len(value) > api.MaxContents:

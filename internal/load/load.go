@@ -136,7 +136,7 @@ func (l *loops) repeat(going, working context.Context, op Operation, first time.
 			return l.recordLate(due, r)
 		}
 		if going.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end of the load is no failure of its operations
 		}
 		if l.every > 0 {
 			if !waitUntil(going, due) {
