@@ -281,3 +281,44 @@ func TestGivingUpEndsOneRestore(t *testing.T) {
 		}
 	})
 }
+
+// Restore gives up when it returns an error. So the program that called it need not end its session.
+func TestRestoreGivesUpOnErrors(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		dial(t, ctx, c, "slow", client.Config{Lease: time.Minute})
+		b := takeBackup(t, ctx, operator)
+		c.Cut("slow")
+		some, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		stopIf(t, errOf(client.Restore(some, operator, sourceOf(b), nil)) == nil, "it is not interrupted")
+		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		dial(t, wait, c, "other", client.Config{}) // fails the test if no session can begin
+	})
+}
+
+// A replica that joins is cut off, and its author is gone: another operator gives it up, and another replica joins.
+func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
+		by := dial(t, ctx, c, "another", client.Config{NoCache: true})
+		joined := joins(ctx, c, "r4")
+		time.Sleep(time.Second)
+		if err := client.ChangeMembers(ctx, author, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: othersThan(c.Master(), 3)[0]}, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Cut("r4", "author")
+		time.Sleep(10 * time.Second)
+		now, err := by.Cell().Status(ctx)
+		if err != nil || len(now.Acts) != 1 || now.Acts[0].Kind != "joining" || now.Acts[0].Waits == "" {
+			t.Fatalf("%+v, %v", now.Acts, err)
+		}
+		wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}))
+		replace(t, ctx, c, by, othersThan(c.Master(), 3)[0], "r5")
+		c.Heal("r4")
+		<-joined
+	})
+}

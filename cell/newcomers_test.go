@@ -340,3 +340,34 @@ func TestPublish(t *testing.T) {
 		}
 	}, func(cfg *cell.Config) { cfg.Publish = names.publish })
 }
+
+// A replica that was down while another one was replaced follows the newcomer, which leads when it comes back; and it votes for the newcomer
+// when that is needed for a majority, as soon as it is back.
+func TestNewcomersAreFollowedByThoseThatWereAway(t *testing.T) {
+	for name, follows := range map[string]bool{"it comes back to a master": true, "it is needed for one": false} {
+		t.Run(name, func(t *testing.T) {
+			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+				master := c.Master()
+				list := others(3, master)
+				away, old := list[0], list[1]
+				c.Kill(away)
+				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+				replace(t, ctx, c, operator, old, "r4")
+				c.Kill(old)
+				must(operator.Transfer(ctx, "r4"))(t)
+				write(t, ctx, c, "after")
+				if follows {
+					time.Sleep(time.Minute) // until no call of the last master is under way any more
+					c.Restart(away)
+					findTheirWay(t, c, away)
+				}
+				c.Kill(master)
+				if !follows {
+					c.Restart(away)
+				}
+				findTheirWay(t, c, away, "r4")
+				equal(t, read(ctx, c), "after", "the contents are %q")
+			})
+		})
+	}
+}

@@ -17,7 +17,7 @@ func (r *Replica) probeOthers(ctx context.Context) {
 		r.absences.asking(ids) // before they can answer
 		r.comparison.Keep(ids)
 		for _, s := range others {
-			//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
+			//mutant: _ = s //by TestDivergenceIsNoticed of ./cell
 			r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport gets the answer first
 		}
 		if _, leader := r.raft.LeaderWithID(); leader != "" {

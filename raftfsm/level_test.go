@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 )
@@ -204,6 +205,69 @@ func TestFormatsOfOtherVersions(t *testing.T) {
 		for _, which := range []error{raftfsm.ErrNewer, raftfsm.ErrUnreleased} {
 			if errors.Is(one.got, which) != errors.Is(one.want, which) {
 				t.Errorf("%s: %v, want %v", name, one.got, one.want)
+			}
+		}
+	}
+}
+
+// A cell without a list of operators has everybody change its lists. Making that list, in whatever way, closes them in the same entry: else
+// everybody could write it. Names that somebody chose stay, and below level 3 nothing happens.
+func TestMakingOperatorsClosesTheLists(t *testing.T) {
+	put := func(contents string) raftfsm.Open {
+		return raftfsm.Open{Name: "/acl/operators", Create: api.MayCreate, Kind: api.File, Contents: []byte(contents)}
+	}
+	ways := map[string]func(c *cell, by api.SessionID){
+		"created with its contents": func(c *cell, by api.SessionID) {
+			o := put("@ops\n")
+			o.Mutation = c.mutation(by)
+			if r := c.apply(raftfsm.Command{Open: &o}); c.state.Level >= 3 && r.Stat.ACL.Write != "operators" {
+				t.Errorf("its author is told the names %+v", r.Stat.ACL)
+			}
+		},
+		"created empty, and written": func(c *cell, by api.SessionID) {
+			ref, _ := c.file(by, "/acl/operators")
+			if dir, _ := c.state.Tree.Get("/acl"); dir.ACL.Write != "everyone" {
+				t.Error("an empty list has closed the lists: nobody may write them any more")
+			}
+			r := c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(by), Node: ref, Contents: []byte("@ops\n")}})
+			if c.state.Level >= 3 && (len(r.Changes) < 5 || r.Stat.ACL.Change != "operators") {
+				t.Errorf("changes %v, and its author is told the names %+v", r.Changes, r.Stat.ACL)
+			}
+		},
+		"in a transaction": func(c *cell, by api.SessionID) {
+			if c.state.Level < 3 {
+				return
+			}
+			c.want(c.apply(raftfsm.Command{Txn: &raftfsm.Txn{Mutation: c.mutation(by), Operations: []raftfsm.Operation{
+				{Name: "/acl/operators", Create: api.MayCreate, Contents: []byte("@ops\n")},
+			}}}), api.OK)
+		},
+	}
+	for how, list := range ways {
+		for _, level := range []int{2, 3} {
+			c := newCell(t)
+			c.state.Level = level
+			alice := c.session("alice")
+			c.want(c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(alice), Name: "/acl/ops", Create: api.MayCreate, Kind: api.File, Contents: []byte("alice\n")}}), api.OK)
+			c.want(c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(alice), Name: "/acl/chosen", Create: api.MayCreate, Kind: api.File, ACL: api.ACL{Write: "ops"}}}), api.OK)
+			list(c, alice)
+			may := func(principal string, name api.Name, right namespace.Rights) bool {
+				n, there := c.state.Tree.Get(name)
+				return there && c.state.Tree.Permit(n, principal, right) == nil
+			}
+			for _, name := range []api.Name{"/acl", "/acl/everyone", "/acl/ops", "/acl/operators"} {
+				if level == 3 && (may("bob", name, namespace.ToWrite) || may("bob", name, namespace.ToChange) || !may("bob", name, namespace.ToRead) || !may("alice", name, namespace.ToWrite|namespace.ToChange)) {
+					t.Errorf("%s, at level %d: %q is open to others, or closed to operators", how, level, name)
+				}
+				if level == 2 && name != "/acl/operators" && !may("bob", name, namespace.ToWrite) {
+					t.Errorf("%s, at level %d: %q is closed", how, level, name)
+				}
+			}
+			if may("bob", "", namespace.ToChange) != (level < 3) || !may("bob", "", namespace.ToWrite) {
+				t.Errorf("%s, at level %d: the root is open to others, or nobody else may make directories", how, level)
+			}
+			if chosen, _ := c.state.Tree.Get("/acl/chosen"); chosen.ACL.Write != "ops" {
+				t.Errorf("%s, at level %d: a name that was chosen is %q now", how, level, chosen.ACL.Write)
 			}
 		}
 	}

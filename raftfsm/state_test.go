@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
@@ -274,5 +276,52 @@ func TestRefusalThatIsNotFinal(t *testing.T) {
 	release := raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(id), Lock: lock, Handle: h, Generation: 1}}
 	if r := c.apply(release); !errors.As(r.Err(), &e) || e.Code != api.NotHeld || !e.Final {
 		t.Errorf("the release of a lock that is not held: %v, not final", r.Err())
+	}
+}
+
+// A holding that somebody cut short says who did, and why, however its end then came: a holder that gives the lock up when it hears
+// of that, as it should, does not make it look as if nothing had happened.
+func TestHoldingSaysWhoEndedIt(t *testing.T) {
+	c := newCell(t)
+	ops, holder := c.session("ops"), c.session("holder")
+	file, h := c.file(holder, "/f")
+	hold := func() api.Generation { return c.acquire(file, c.claim(holder, h))[0].Answer.Generation }
+	breakIt := func(now bool) {
+		c.apply(raftfsm.Command{Revoke: &raftfsm.Revoke{Mutation: c.mutation(ops), Lock: file, Why: "it hangs", Now: now}})
+	}
+	end := func(reason api.EndReason) {
+		c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: holder, Reason: reason, Acknowledged: true}}}})
+		holder = c.session("holder")
+		_, h = c.file(holder, "/f")
+	}
+	token := hold()
+	breakIt(false)
+	c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(holder), Lock: file, Handle: h, Generation: token}})
+	token = hold()
+	breakIt(false)
+	c.apply(raftfsm.Command{Evict: &raftfsm.Evict{Lock: file, Generation: token, Holders: []namespace.Owner{{Session: holder, Handle: h}}}})
+	hold()
+	breakIt(true)
+	hold()
+	breakIt(false)
+	end(api.ByExpiry)
+	hold()
+	c.apply(raftfsm.Command{Terminate: &raftfsm.Terminate{Mutation: c.mutation(ops), Target: holder, Why: "it hangs"}})
+	end(api.ByOperator)
+	hold()
+	end(api.ByClose)
+	var got []api.EndReason
+	for i, one := range c.ended("/f") {
+		got = append(got, one.End)
+		by, why := "ops", "it hangs"
+		if one.End == api.ByClose {
+			by, why = "", ""
+		}
+		if one.EndedBy != by || one.EndedWhy != why {
+			t.Errorf("holding %d, which %v ended, says that %q did: %q", i, one.End, one.EndedBy, one.EndedWhy)
+		}
+	}
+	if want := []api.EndReason{api.ByBreak, api.ByBreak, api.ByBreak, api.ByBreak, api.ByOperator, api.ByClose}; !slices.Equal(got, want) {
+		t.Errorf("the holdings ended by %v; want %v", got, want)
 	}
 }
