@@ -47,10 +47,9 @@ type sample struct {
 // used is the processor time of an operation.
 func (s sample) used() time.Duration { return s.ServerCPU + s.ClientCPU }
 
-// summarize returns the figures of a load. Operations that did not begin do not count, but their latencies do.
+// summarize returns the figures of a load.
 func summarize(r load.Result) sample {
-	count := r.Whole.TotalCount()
-	r.Whole.Merge(r.Late)
+	count := r.Count()
 	s := sample{Rate: float64(count) / r.Took.Seconds(), Ops: count}
 	s.P50, s.P99, s.Max = load.Time(r.Whole.ValueAtQuantile(50)), load.Time(r.Whole.ValueAtQuantile(99)), load.Time(r.Whole.Max())
 	if w := r.First; w.TotalCount() > 0 {

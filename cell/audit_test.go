@@ -75,8 +75,9 @@ func TestAudit(t *testing.T) {
 					if r.On == "" && what != "finish an upgrade" && what != "transfer" {
 						t.Errorf("%s, by %s: about what? %+v", what, principal, r)
 					}
-					if (r.Call == "BreakLock" || r.Call == "EndSession" || strings.HasPrefix(r.On, "no master")) && r.Reason != "because" {
-						t.Errorf("%s, by %s: no reason: %+v", what, principal, r)
+					if outage := what == "leave the cell without a master"; outage && r.On != "no master for 1s" ||
+						(outage || r.Call == "BreakLock" || r.Call == "EndSession") && r.Reason != "because" {
+						t.Errorf("%s, by %s: the reason, or the length: %+v", what, principal, r)
 					}
 					told[r.Event+" "+r.Code]++
 				}

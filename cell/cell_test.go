@@ -2,6 +2,7 @@ package cell_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,7 +107,7 @@ func equal[T comparable](t testing.TB, got, want T, what string) {
 // fails fails the test unless err has this code, and lets it go on.
 func fails(t testing.TB, err error, code api.Code, what ...any) {
 	t.Helper()
-	if api.CodeOf(err) != code {
+	if !errors.Is(err, code) {
 		t.Error(append(what, err, "want", code)...)
 	}
 }
@@ -114,7 +115,7 @@ func fails(t testing.TB, err error, code api.Code, what ...any) {
 // mustFail ends the test unless err has this code.
 func mustFail(t testing.TB, err error, code api.Code, what ...any) {
 	t.Helper()
-	if api.CodeOf(err) != code {
+	if !errors.Is(err, code) {
 		t.Fatal(append(what, err, "want", code)...)
 	}
 }

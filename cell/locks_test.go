@@ -146,7 +146,11 @@ func TestGivingUp(t *testing.T) {
 		}
 		got := make(chan *client.Lock, 1)
 		var waiting sync.WaitGroup
-		waiting.Go(func() { got <- acquire(t, ctx, patient) })
+		waiting.Go(func() {
+			l, err := patient.Acquire(ctx, api.Exclusive)
+			report(t, err)
+			got <- l
+		})
 		time.Sleep(5 * time.Second)
 		locks, err := last.Cell().Locks(ctx, "")
 		if err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1 {
@@ -155,6 +159,7 @@ func TestGivingUp(t *testing.T) {
 		noErr(t, held.Release(ctx))
 		l := <-got
 		waiting.Wait()
+		stopIf(t, l == nil, "nobody was granted the lock")
 		report(t, l.Release(ctx))
 		report(t, acquire(t, ctx, impatient).Release(ctx))
 	})

@@ -2,6 +2,7 @@ package cell_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -284,6 +285,51 @@ func BenchmarkCalls(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				noErr(b, what.call())
+			}
+		})
+	}
+}
+
+// BenchmarkCached measures the cost of a read from the cache, including the
+// check of the lease by the real clock; docs/performance.md has the figures.
+func BenchmarkCached(b *testing.B) {
+	c := celltest.Start(b, 1)
+	cl := must(client.New(b.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Lease: api.MaxLease}))(b)
+	defer cl.Close(b.Context())
+	h := must(cl.Open(b.Context(), "/ls/local/f", client.OpenOptions{Read: true, Write: true, Create: client.File}))(b)
+	must(h.SetContents(b.Context(), make([]byte, 100)))(b)
+	d := must(cl.Open(b.Context(), "/ls/local", client.OpenOptions{Read: true}))(b)
+	for name, read := range map[string]func() error{
+		"contents": func() error { _, _, err := h.Contents(b.Context()); return err },
+		"stat":     func() error { _, err := h.Stat(b.Context()); return err },
+		"listing":  func() error { _, err := d.ReadDir(b.Context()); return err },
+		"absence": func() error {
+			_, err := cl.Open(b.Context(), "/ls/local/absent", client.OpenOptions{Read: true})
+			if errors.Is(err, api.NotFound) {
+				return nil
+			}
+			return err
+		},
+		"open and close": func() error {
+			h, err := cl.Open(b.Context(), "/ls/local/f", client.OpenOptions{Read: true})
+			if err == nil {
+				err = h.Close(b.Context())
+			}
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			if err := read(); err != nil { // from the cell
+				b.Fatal(err)
+			}
+			before := cl.Stats().Cache
+			b.ReportAllocs()
+			for b.Loop() {
+				noErr(b, read())
+			}
+			after := cl.Stats().Cache
+			if calls := after.Misses - before.Misses; calls > 0 {
+				b.Errorf("%d calls for %d reads", calls, after.Hits-before.Hits)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func operatorsActs(t *testing.T, ctx context.Context, c *celltest.Cell) map[stri
 			return err
 		},
 		"leave the cell without a master": func(by *client.Client) error {
-			_, err := client.TransferWith(ctx, by, client.TransferOptions{Silent: true, Why: "because"})
+			_, err := client.TransferWith(ctx, by, client.TransferOptions{Silent: true, Vacant: time.Second, Why: "because"})
 			return err
 		},
 		"finish an upgrade": func(by *client.Client) error {

@@ -232,7 +232,7 @@ func poll(t *testing.T, ctx context.Context, h *client.Handle) {
 	}
 }
 
-// Who is no operator sees what his own sessions do, and what is done to what he may read, but not by whom.
+// Who is no operator sees what his own sessions do, and nothing of others.
 func TestLintIsForWhoMayLook(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		as := func(host, principal string, cfg client.Config) *client.Client {

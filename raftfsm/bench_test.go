@@ -221,3 +221,17 @@ func TestSnapshotCopiesNothing(t *testing.T) {
 		t.Errorf("a snapshot takes %v allocations, and of a state 100 times as large %v; an entry after it %v and %v", small, large, smallEntry, largeEntry)
 	}
 }
+
+// BenchmarkWrite applies an entry that writes 256 bytes to each of 64 files.
+func BenchmarkWrite(b *testing.B) {
+	c := newBenchCell(b, 64)
+	c.read = true
+	contents := make([]byte, 256)
+	commands := make([]raftfsm.Command, 64)
+	c.measure(b, len(commands), func() {
+		for i := range commands {
+			commands[i] = raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(i), Node: c.locks[i], Contents: contents}}
+		}
+		c.do(b, commands...)
+	})
+}

@@ -81,7 +81,13 @@ func TestOutageLongerThanALease(t *testing.T) {
 		lock := acquire(t, holder.open(t, "/ls/local/lock", api.MaxLockDelay))
 		granted := make(chan *client.Lock, 1)
 		next := waiter.open(t, "/ls/local/lock", 0)
-		go func() { granted <- acquire(t, next) }()
+		go func() {
+			l, err := next.Acquire(t.Context(), api.Exclusive)
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- l
+		}()
 		time.Sleep(time.Second)
 		replicas := []string{"r1", "r2", "r3"}
 		for _, id := range replicas {

@@ -67,11 +67,11 @@ func newWorkloadCommand(g *globals, w workload) *cobra.Command {
 		Short: w.short,
 		Long: w.long + `
 
-The figures are of operations that ended within --duration; what takes longer is
-waited for, at most for --timeout. With --rate an operation counts from when it was
-due, so that waiting for a slow one before it is not left out. The first that fails
-ends the bench. Ctrl-C ends it too: the figures until then are printed, and it exits
-with 130.`,
+Operations are counted that end within --duration. What takes longer is waited for, at
+most for --timeout, and shows in the latencies alone. With --rate an operation takes
+time from when it was due, so that waiting for one before it is not left out. The first
+that fails ends the bench. Ctrl-C ends it too: the figures until then are printed, and
+it exits with 130.`,
 		Example: w.example,
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -208,9 +208,26 @@ func (b *bench) announcement() string {
 }
 
 // removeScratch removes the scratch directory, also after an interrupt, and reports whether it is gone. Its
-// files went with the sessions.
+// files went with the sessions, unless the cell could not be told that these have ended.
 func (b *bench) removeScratch(ctx context.Context) bool {
-	err := b.withHandle(context.WithoutCancel(ctx), b.scratch, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {
+	err := b.withSession(context.WithoutCancel(ctx), b.base.Cell(), func(ctx context.Context, c *client.Client) error {
+		h, err := c.Open(ctx, b.scratch.String(), client.OpenOptions{Read: true, Write: true, Kind: api.Directory})
+		if err != nil {
+			return err
+		}
+		children, err := h.ReadDir(ctx)
+		if err != nil {
+			return err
+		}
+		for _, child := range children {
+			file, err := c.Open(ctx, child.Path.String(), client.OpenOptions{Write: true})
+			if err == nil {
+				err = errors.Join(file.Delete(ctx), file.Close(ctx))
+			}
+			if err != nil && !errors.Is(err, api.NotFound) {
+				return err
+			}
+		}
 		return h.Delete(ctx)
 	})
 	if err == nil || api.CodeOf(err) == api.NotFound {
@@ -264,7 +281,7 @@ func (b *bench) figures(r load.Result, interrupted bool) *benchFields {
 	}
 	ms := func(d time.Duration) milliseconds { return milliseconds(float64(d) / float64(time.Millisecond)) }
 	for i, l := range measured {
-		o := latencyFields{Operation: w.operations[i], Count: l.TotalCount()}
+		o := latencyFields{Operation: w.operations[i], Count: r.Count()}
 		at := func(percent float64) milliseconds { return ms(load.Time(l.ValueAtQuantile(percent))) }
 		if o.Count > 0 {
 			o.RatePerS = math.Round(10*float64(o.Count)/r.Took.Seconds()) / 10

@@ -130,3 +130,21 @@ func TestLatenciesForPeople(t *testing.T) {
 		}
 	}
 }
+
+// Where the sessions could not be ended, the files that go with them are deleted.
+func TestBenchLeavesNothingAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		s := &stage{t: t, cell: c, ctx: ctx}
+		time.AfterFunc(3*time.Second, func() { c.Reset("client") })
+		time.AfterFunc(5*time.Second, func() { cancel(interrupted{os.Interrupt}) })
+		time.AfterFunc(11200*time.Millisecond, func() { c.Heal("client") })
+		text := s.run("bench writes --rate 10 --duration 60s")
+		time.Sleep(3 * time.Minute)
+		if left := (&stage{t: t, cell: c, ctx: t.Context()}).run("ls -R"); strings.Contains(left, "bench-") {
+			t.Errorf("it left\n%s\nand said\n%s", left, text)
+		}
+	})
+}

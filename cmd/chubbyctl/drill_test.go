@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -165,4 +166,45 @@ func TestReportOfSlowClientSaysWhatEndedTheWait(t *testing.T) {
 			t.Errorf("the longest write took %v:\n%s", longest, b.String())
 		}
 	}
+}
+
+// A drill that is interrupted looks at the cell once more, and says what it saw.
+func TestInterruptedDrillLooksOnce(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		ctx, cancel := context.WithCancel(t.Context())
+		holder := &stage{t: t, cell: s.cell, ctx: ctx}
+		holder.beside.Go(func() { holder.try("", "acquire /ls/local/held") })
+		defer holder.beside.Wait()
+		defer cancel()
+		time.Sleep(time.Second)
+		drilling, interrupt := context.WithCancelCause(t.Context())
+		s.ctx = drilling
+		time.AfterFunc(2*time.Second, func() { interrupt(interrupted{os.Interrupt}) })
+		out, said, code := s.try("", "-o json drill slow-client --yes --for 5s")
+		if !strings.Contains(out, `"locks_kept":1`) || strings.Contains(out, `"epoch_after":null`) {
+			t.Errorf("the cell has served all the time, and its lock is held: %d %s %s", code, out, said)
+		}
+	})
+}
+
+// Locks that were held before the end of a session count for the whole cell, as its sessions do.
+func TestSessionLossCountsAllLocks(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		ctx, cancel := context.WithCancel(t.Context())
+		holder := &stage{t: t, cell: s.cell, ctx: ctx}
+		for _, name := range []string{"a", "b", "c"} {
+			holder.beside.Go(func() { holder.try("", "acquire "+name) })
+			time.Sleep(time.Second)
+		}
+		defer holder.beside.Wait()
+		defer cancel()
+		held, _, _ := s.try("", "-o json locks a")
+		_, id, _ := strings.Cut(held, `"session":"`)
+		id, _, _ = strings.Cut(id, `"`)
+		out, said, code := s.try("", "drill session-loss "+id+" --yes")
+		t.Logf("%d %s %s", code, out, said)
+		if !strings.Contains(out, "Locks held before: 3") {
+			t.Errorf("three locks were held")
+		}
+	})
 }

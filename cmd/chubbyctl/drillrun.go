@@ -21,6 +21,7 @@ const (
 	drillPace  = 10 * time.Millisecond                            // between two writes of the drill's own session
 	drillLook  = 50 * time.Millisecond                            // between two looks at the cell afterwards
 	drillAfter = 3 * time.Second                                  // faults within this time after a drill belong to it
+	drillSlack = 10 * time.Second                                 // for the look after an interrupt
 	drillLong  = 10*time.Second + api.MaxLease + api.MaxLockDelay // until all clients have returned, or lost their holdings
 )
 
@@ -131,8 +132,8 @@ func (o *drillOptions) run(ctx context.Context, r *drillReport) (begun bool, err
 		return false, err
 	}
 	r.MasterBefore, r.EpochBefore, r.SessionsBefore = before.master, uint64(before.epoch), len(before.sessions)
-	for _, l := range o.hit(before) {
-		if len(l.Holders) > 0 {
+	for _, path := range slices.Sorted(maps.Keys(before.locks)) {
+		if l := before.locks[path]; len(l.Holders) > 0 {
 			r.held = append(r.held, &heldBefore{Path: l.Path, Before: newHolderList(l.Holders), was: l})
 		}
 	}
@@ -255,21 +256,28 @@ func (c hushedConn) pass() {
 }
 
 // review watches the cell until it serves again and the clients have returned, and then asks why holdings
-// ended.
+// ended. An interrupt still allows one look; the next one ends the process.
 func (o *drillOptions) review(ctx context.Context, c *client.Cell, before *cellView, r *drillReport) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, drillLong, outOfTime{drillLong})
-	defer cancel()
-	for watch, settled := stopwatch(), false; !settled || watch() <= drillAfter; {
+	watch, interrupt := stopwatch(), ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(interrupt))
+	defer cancel(nil)
+	endIn := func(d time.Duration) { time.AfterFunc(d, func() { cancel(outOfTime{d}) }) }
+	endIn(drillLong)
+	defer context.AfterFunc(interrupt, func() { endIn(drillSlack) })()
+	for settled := false; !settled || watch() <= drillAfter; {
 		began := watch()
 		after, err := o.look(ctx, c)
 		if err != nil && r.EpochAfter != nil && hasEnded(ctx) {
-			return nil // what was seen is reported
+			break // what was seen is reported
 		}
 		if err != nil {
 			return err
 		}
 		settled = o.compare(r, before, after, term.Seconds(watch()))
-		sleep(ctx, max(drillLook, 5*(watch()-began)))
+		if hasEnded(interrupt) {
+			break
+		}
+		sleep(interrupt, max(drillLook, 5*(watch()-began)))
 	}
 	for _, one := range r.LocksChanged.List {
 		h, _ := c.History(ctx, one.Path) // without an answer it stays unknown
@@ -303,7 +311,7 @@ func (o *drillOptions) compare(r *drillReport, before, after *cellView, at float
 				one.AfterS = &at
 			}
 		}
-		settled = settled && (o.session == 0 || one.AfterS != nil)
+		settled = settled && (!holds(one.was, o.session) || one.AfterS != nil)
 	}
 	r.LocksKept = r.LocksBefore - len(r.LocksChanged.List)
 	return settled
@@ -315,9 +323,11 @@ func (o *drillOptions) longest(r *drillReport) (what string, took float64) {
 		return "the longest time without an answer", r.NoAnswerS
 	}
 	for _, one := range r.held {
-		if one.AfterS == nil {
+		switch {
+		case !holds(one.was, o.session):
+		case one.AfterS == nil:
 			took = math.Inf(1)
-		} else {
+		default:
 			took = max(took, *one.AfterS)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +43,8 @@ func TestTxnFaults(t *testing.T) {
 		{[]string{"--create-file", "a=/"}, 1, "--create-file: read /: is a directory"},
 		{[]string{"--put", "a//b=c"}, 2, `--put "a//b=c": component`},
 		{[]string{"--rm", ""}, 2, `--rm ""`},
+		{[]string{"--put", `a\=b`}, 2, "a path ends at its =, also behind a backslash"},
+		{[]string{"--if-generation", `a\=b=0`}, 2, "a path ends at its =, also behind a backslash"},
 		{[]string{"--if-absent", "ls/local/a"}, 2, "a path begins with /ls/"},
 		{[]string{"--if-generation", "a"}, 2, `--if-generation "a": want PATH=NUMBER`},
 		{[]string{"--if-generation", "a=b=x"}, 2, "a whole number"},
@@ -168,5 +171,32 @@ func TestStepOfAnError(t *testing.T) {
 	}
 	if s := tr.stepOf(errors.New("x")); s != nil {
 		t.Errorf("another error is about %s", s.flag)
+	}
+}
+
+// A pipe has its contents once: no value is empty because another had it.
+func TestTxnReadsAPipeOnce(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	defer in.Close()
+	fifo, link := newFIFO(t), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(fifo, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"--put-file", "a=" + fifo, "--create-file", "b=" + fifo},
+		{"--put-file", "a=" + fifo, "--put-file", "b=" + link},
+		{"--put", "a=-", "--put-file", "b=/dev/fd/" + strconv.Itoa(int(out.Fd()))},
+	} {
+		if _, err := execute(t, out, append([]string{"txn"}, args...)...); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "one pipe") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	_, err = execute(t, nil, "txn", "--put-file", "a=/dev/null", "--put-file", "b=/dev/null")
+	if exitCode(err) != exitUnavailable {
+		t.Errorf("what can be read again: %v", err)
 	}
 }

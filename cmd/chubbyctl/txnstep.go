@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,6 +128,9 @@ func (o *txnOptions) build(cmd *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if err := o.checkPipes(cmd.InOrStdin()); err != nil {
+		return err
+	}
 	return o.readValues(cmd)
 }
 
@@ -177,6 +182,9 @@ func (o *txnOptions) parseStep(s *txnStep) error {
 	if s.check != nil {
 		s.condition = s.check(api.Generation(number))
 	}
+	if s.takes != "PATH" && (strings.Contains(path, `\=`) || strings.HasSuffix(path, `\`)) {
+		return usagef("--%s %q: a path ends at its =, also behind a backslash; 'chubbyctl put' and 'cp' take paths with one", s.flag, abridged(s.text))
+	}
 	p, err := o.parsePath(path)
 	if err != nil {
 		return usagef("--%s %q: %s", s.flag, abridged(s.text), explanation(err))
@@ -215,6 +223,35 @@ func (o *txnOptions) check() error {
 		return usagef("txn: %d conditions (--if-...) and %d changes; a transaction has at most %d of each", conditions, changes, api.MaxTxnSteps)
 	}
 	return nil
+}
+
+// checkPipes rejects two values from one pipe, under any names, before reading: the second would be empty, or
+// never come.
+func (o *txnOptions) checkPipes(in io.Reader) error {
+	var steps []*txnStep
+	var pipes []fs.FileInfo
+	for _, s := range o.steps {
+		info := s.statSource(in)
+		if info == nil || info.Mode()&fs.ModeNamedPipe == 0 {
+			continue
+		}
+		if i := slices.IndexFunc(pipes, func(p fs.FileInfo) bool { return os.SameFile(p, info) }); i >= 0 {
+			return usagef("txn: --%s of %v and --%s of %v both want what comes through one pipe, which is there once", steps[i].flag, steps[i].path, s.flag, s.path)
+		}
+		steps, pipes = append(steps, s), append(pipes, info)
+	}
+	return nil
+}
+
+// statSource returns the source of a value; nil if there is none, or it is unknown: reading it reports the error.
+func (s *txnStep) statSource(in io.Reader) (info fs.FileInfo) {
+	switch f, isFile := in.(*os.File); {
+	case s.source == "-" && isFile:
+		info, _ = f.Stat()
+	case s.source != "-" && s.source != "":
+		info, _ = os.Stat(s.source)
+	}
+	return info
 }
 
 // readValues reads the values that are not on the command line, and rejects more than a transaction may have.

@@ -31,13 +31,22 @@ type Plan struct {
 	Patience func(interrupted bool) (time.Duration, error)
 }
 
-// Result is what was measured, in ticks.
+// Result is what was measured, in ticks. The latencies are also those of operations that do not count: that ended
+// after the measurement, or should have begun within it and did not, which had waited until its end at least. Without
+// them a system that does not keep up would seem to.
 type Result struct {
 	Took          time.Duration           // of the measurement
 	Whole         *hdrhistogram.Histogram // of the operations
 	First, Second *hdrhistogram.Histogram // of their parts, if they have two
-	Late          *hdrhistogram.Histogram // of operations that should have begun and did not: for how long they have waited at the end
 	Counts        []int64                 // the operations of each client
+}
+
+// Count returns the number of operations of all clients.
+func (r Result) Count() (n int64) {
+	for _, one := range r.Counts {
+		n += one
+	}
+	return n
 }
 
 // Time returns so many ticks as a duration.
@@ -55,8 +64,8 @@ func record(h **hdrhistogram.Histogram, d time.Duration) error {
 
 // Run repeats each operation in a loop of its own, all concurrently, as long as the plan says, until ctx ends, or
 // until the first error. It counts the operations that end within the measurement; if all take longer than
-// that, it counts the first that ends, and the measurement took as long. The result is what was
-// measured until the end, also with an error.
+// that, it counts those under way, and the measurement took as long. The result is what was measured until the
+// end, also with an error.
 func Run(ctx context.Context, p Plan, ops []Operation) (Result, error) {
 	working, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
@@ -73,12 +82,12 @@ func Run(ctx context.Context, p Plan, ops []Operation) (Result, error) {
 	}
 	time.AfterFunc(p.Warm+p.Measure, stop)
 	var wait sync.WaitGroup
-	each := make([]Result, len(ops))
+	each, over := make([]tally, len(ops)), make([]tally, len(ops)) // over: of what ended after the measurement
 	errs := make([]error, len(ops))
 	for i, op := range ops {
 		wait.Go(func() {
 			first := origin.Add(l.every * time.Duration(i) / time.Duration(len(ops)))
-			if err := l.repeat(going, working, op, first, &each[i]); err != nil {
+			if err := l.repeat(going, working, op, first, &each[i], &over[i]); err != nil {
 				if late := context.Cause(working); late != nil && !errors.Is(err, late) {
 					err = fmt.Errorf("%w: %w", late, err)
 				}
@@ -88,26 +97,25 @@ func Run(ctx context.Context, p Plan, ops []Operation) (Result, error) {
 		})
 	}
 	wait.Wait()
-	all := Result{
-		Took:  max(0, min(time.Since(l.begin), p.Measure)),
-		Whole: newHistogram(), First: newHistogram(), Second: newHistogram(), Late: newHistogram(),
+	all := Result{Took: max(0, min(time.Since(l.begin), p.Measure)), Whole: newHistogram(), First: newHistogram(), Second: newHistogram()}
+	if l.counted.Load() == 0 && l.late.Load() > 0 {
+		all.Took = time.Duration(l.late.Load())
 	}
-	if late := l.late.Load(); late > 0 {
-		all.Took = time.Duration(late)
-	}
-	for _, one := range each {
-		count := int64(0)
-		for to, from := range map[*hdrhistogram.Histogram]*hdrhistogram.Histogram{
-			all.Whole: one.Whole, all.First: one.First, all.Second: one.Second, all.Late: one.Late,
+	for i := range each {
+		in, after := each[i], over[i]
+		for to, from := range map[*hdrhistogram.Histogram][]*hdrhistogram.Histogram{
+			all.Whole: {in.whole, after.whole}, all.First: {in.first, after.first}, all.Second: {in.second, after.second},
 		} {
-			if from != nil {
-				to.Merge(from)
+			for _, h := range from {
+				if h != nil {
+					to.Merge(h)
+				}
 			}
 		}
-		if one.Whole != nil {
-			count = one.Whole.TotalCount()
+		if l.counted.Load() == 0 {
+			in = after
 		}
-		all.Counts = append(all.Counts, count)
+		all.Counts = append(all.Counts, in.ended)
 	}
 	if ctx.Err() != nil {
 		return all, context.Cause(ctx)
@@ -122,18 +130,18 @@ type loops struct {
 	every      time.Duration // from one operation of a client to its next; 0 is at once
 	stop       func()        // no more operations begin
 	counted    atomic.Int64
-	late       atomic.Int64 // when the first operation has ended, from the beginning, if the measurement was over by then
+	late       atomic.Int64 // when the last operation has ended, from the beginning, if the measurement was over by then
 }
 
 // repeat repeats op until going ends, or until it fails. If the operations have set times, the first has its at
 // first.
-func (l *loops) repeat(going, working context.Context, op Operation, first time.Time, r *Result) error {
+func (l *loops) repeat(going, working context.Context, op Operation, first time.Time, in, over *tally) error {
 	var parted time.Time
 	part := func() { parted = time.Now() }
 	for due := first; ; due = due.Add(l.every) {
 		started := time.Now()
 		if !started.Before(l.end) {
-			return l.recordLate(due, r)
+			return l.recordLate(due, over)
 		}
 		if going.Err() != nil {
 			return nil //nolint:nilerr // the end of the load is no failure of its operations
@@ -149,19 +157,33 @@ func (l *loops) repeat(going, working context.Context, op Operation, first time.
 			return err
 		}
 		ended := time.Now()
-		if !ended.After(l.begin) || ended.After(l.end) && (l.counted.Load() > 0 || !l.late.CompareAndSwap(0, int64(ended.Sub(l.begin)))) {
+		if !ended.After(l.begin) {
+			continue
+		}
+		if ended.After(l.end) {
+			l.endLate(int64(ended.Sub(l.begin)))
+			if err := over.record(started, parted, ended); err != nil {
+				return err
+			}
 			continue
 		}
 		count := l.counted.Add(1)
 		if l.Limit > 0 && count > l.Limit {
 			return nil
 		}
-		if err := r.record(started, parted, ended); err != nil {
+		if err := in.record(started, parted, ended); err != nil {
 			return err
 		}
 		if count == l.Limit {
 			l.stop()
 		}
+	}
+}
+
+// endLate records when an operation has ended, after the measurement.
+func (l *loops) endLate(at int64) {
+	for last := l.late.Load(); at > last && !l.late.CompareAndSwap(last, at); last = l.late.Load() {
+		continue
 	}
 }
 
@@ -178,22 +200,29 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 }
 
 // recordLate records the operations that should have begun before the end: they have waited until
-// then at least. Without them a system that cannot keep up would seem to.
-func (l *loops) recordLate(due time.Time, r *Result) error {
+// then at least.
+func (l *loops) recordLate(due time.Time, over *tally) error {
 	for ; l.every > 0 && due.Before(l.end); due = due.Add(l.every) {
-		if err := record(&r.Late, l.end.Sub(due)); err != nil {
+		if err := record(&over.whole, l.end.Sub(due)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// tally is what one client has recorded.
+type tally struct {
+	whole, first, second *hdrhistogram.Histogram
+	ended                int64
+}
+
 // record records an operation; parted is when its second part began, zero if it has only one.
-func (r *Result) record(started, parted, ended time.Time) error {
+func (t *tally) record(started, parted, ended time.Time) error {
+	t.ended++
 	if !parted.IsZero() {
-		if err := cmp.Or(record(&r.First, parted.Sub(started)), record(&r.Second, ended.Sub(parted))); err != nil {
+		if err := cmp.Or(record(&t.first, parted.Sub(started)), record(&t.second, ended.Sub(parted))); err != nil {
 			return err
 		}
 	}
-	return record(&r.Whole, ended.Sub(started))
+	return record(&t.whole, ended.Sub(started))
 }

@@ -37,10 +37,8 @@ func run(ctx context.Context, p Plan, ops []Operation) (figures, error) {
 		return patience, context.DeadlineExceeded
 	}
 	r, err := Run(ctx, p, ops)
-	count := r.Whole.TotalCount()
-	r.Whole.Merge(r.Late)
 	return figures{
-		count, float64(count) / r.Took.Seconds(),
+		r.Count(), float64(r.Count()) / r.Took.Seconds(),
 		Time(r.Whole.ValueAtQuantile(50)), Time(r.Whole.ValueAtQuantile(99)), Time(r.Whole.Max()),
 	}, err
 }
@@ -111,14 +109,34 @@ func TestLoadCountsWhatEndsWithinTheMeasurement(t *testing.T) {
 	})
 }
 
-// A disk that takes longer than the measurement gives a rate all the same: that of one operation, also of many clients.
-func TestLoadCountsOneOperationAtLeast(t *testing.T) {
+// Operations that all take longer than the measurement give a rate all the same: those under way count.
+func TestLoadCountsWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, err := run(t.Context(), Plan{Warm: time.Second, Measure: time.Second}, slices.Repeat([]Operation{lasting(5 * time.Second)}, 20))
-		if err != nil || got.Ops != 1 || got.Rate != 0.25 || got.Max.Round(100*time.Millisecond) != 5*time.Second {
-			t.Errorf("%d operations, %v /s, the longest took %v (%v); want the one that ends 4 s after the warm-up", got.Ops, got.Rate, got.Max, err)
+		if err != nil || got.Ops != 20 || got.Rate != 5 || got.Max.Round(100*time.Millisecond) != 5*time.Second {
+			t.Errorf("%d operations, %v /s, the longest took %v (%v); want the 20 that end 4 s after the warm-up", got.Ops, got.Rate, got.Max, err)
 		}
 	})
+}
+
+// A stall at the end of the measurement shows in the latencies, also of operations that end after it.
+func TestLoadTellsOfAStallAtItsEnd(t *testing.T) {
+	for _, rate := range []float64{0, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			stalls := func(context.Context, func()) error {
+				if time.Since(began) > 6*time.Second {
+					time.Sleep(time.Until(began.Add(13 * time.Second)))
+				}
+				time.Sleep(100 * time.Millisecond)
+				return nil
+			}
+			got, err := run(t.Context(), Plan{Measure: 10 * time.Second, Rate: rate}, []Operation{stalls})
+			if err != nil || got.Max < 6*time.Second || got.Ops < 50 || got.Ops > 70 {
+				t.Errorf("at %v /s: %d operations, the longest took %v (%v); want some 60, and 7 s", rate, got.Ops, got.Max, err)
+			}
+		})
+	}
 }
 
 func TestLoadEndsWithTheFirstError(t *testing.T) {

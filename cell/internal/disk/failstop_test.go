@@ -361,3 +361,19 @@ func TestWatchdogGoesByTheOptions(t *testing.T) {
 		mustClose(t, s)
 	}
 }
+
+// misdirectedStore returns entry 1 for every index, as if the disk had written it everywhere.
+type misdirectedStore struct{ *faultyStore }
+
+func (s misdirectedStore) GetLog(_ uint64, log *raft.Log) error { return s.InmemStore.GetLog(1, log) }
+
+// A whole entry, with a correct checksum, in the wrong place.
+func TestLogInAnothersPlace(t *testing.T) {
+	inner := newFaultyStore()
+	l, _, _, _ := failStopTrio(inner)
+	testbed.NoErr(t, l.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}))
+	l.inner = misdirectedStore{inner}
+	if err := l.failStop.callOnGoroutine(func() error { return l.GetLog(2, &raft.Log{}) }); api.CodeOf(err) != api.Corrupt {
+		t.Errorf("%v, want Corrupt", err)
+	}
+}

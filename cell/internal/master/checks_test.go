@@ -1,6 +1,7 @@
 package master
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -46,7 +47,7 @@ func equal[T comparable](t testing.TB, got, want T, what string) {
 // fails fails the test unless err has this code, and lets it go on.
 func fails(t testing.TB, err error, code api.Code, what ...any) {
 	t.Helper()
-	if api.CodeOf(err) != code {
+	if !errors.Is(err, code) {
 		t.Error(append(what, err, "want", code)...)
 	}
 }
@@ -54,7 +55,7 @@ func fails(t testing.TB, err error, code api.Code, what ...any) {
 // mustFail ends the test unless err has this code.
 func mustFail(t testing.TB, err error, code api.Code, what ...any) {
 	t.Helper()
-	if api.CodeOf(err) != code {
+	if !errors.Is(err, code) {
 		t.Fatal(append(what, err, "want", code)...)
 	}
 }

@@ -164,6 +164,7 @@ func (p *publisher) recall(lock namespace.Ref, by namespace.Owner, mode api.Lock
 			box.recalled = map[*recall]uint64{}
 		}
 		if box.recalled[r] == 0 {
+			r.of = append(r.of, box)
 			r.left++
 		}
 		box.recalled[r] = sequence

@@ -70,7 +70,7 @@ type mailbox struct {
 
 	keptAlive
 	usage    *usage             // nil if it is not counted
-	recalled map[*recall]uint64 // the event to acknowledge of each; some may have ended
+	recalled map[*recall]uint64 // the event to acknowledge of each
 }
 
 // keptAlive is how a session is kept alive.
@@ -279,7 +279,8 @@ type recalls map[namespace.Ref]*recall
 type recall struct {
 	lock  namespace.Ref
 	until session.Instant // end of the wait
-	left  int             // sessions of holders, without an answer
+	of    []*mailbox      // of its holders' sessions
+	left  int             // of these, without an answer
 	done  chan struct{}   // closed when the lock is free, or all holders have answered
 }
 
@@ -298,8 +299,13 @@ func (t recalls) acknowledge(box *mailbox, acked uint64) (steps int) {
 
 // end ends a recall, if it has not ended: its lock is free, or all holders have answered. r may be nil.
 func (t recalls) end(r *recall) {
-	if r != nil && t[r.lock] == r {
-		delete(t, r.lock)
-		close(r.done)
+	if r == nil || t[r.lock] != r {
+		return
 	}
+	delete(t, r.lock)
+	//mutant: _ = r.of
+	for _, box := range r.of { // else one that acknowledges nothing would keep them all
+		delete(box.recalled, r)
+	}
+	close(r.done)
 }

@@ -326,3 +326,31 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 		})
 	}
 }
+
+// A session is asked back one lock at most for each that it holds, whatever it acknowledges: one that takes and
+// releases a lock again and again leaves nothing behind.
+func TestLocksAskedBackAreBounded(t *testing.T) {
+	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
+		silent := m.client(t, 9) // it acknowledges nothing
+		mine := silent.listening(t, "/ls/local/f", true)
+		for range 1_000 {
+			a := silent.try(t, mine, api.Exclusive)
+			m.epoch.mu.LockPatient()
+			r := m.events.recall(mine.Node, h[0].Owner, api.Exclusive) // as TryAcquire and Delete of another session do
+			m.epoch.mu.Unlock()
+			if r == nil {
+				t.Fatal("the lock was not asked back")
+			}
+			noErr(t, m.Locks.Release(t.Context(), silent.mutation(), mine, a.Generation))
+			select {
+			case <-r.done:
+			default:
+				t.Fatal("the lock is free, and its recall goes on")
+			}
+		}
+		box := m.tables.boxes.byID[silent.who.Session]
+		if n := len(box.recalled); n > 1 {
+			t.Errorf("the session has no lock, and %d recalls are kept for it", n)
+		}
+	})
+}

@@ -193,6 +193,7 @@ func (c Cell) notes(costs Costs, n Need) []string {
 		c.Programs, n.Connections, maxConnections)
 	note(n.Connections+ownFiles > limitNOFILE, "with %d connections a replica has up to %d files open, and its unit allows %d: raise LimitNOFILE", n.Connections, n.Connections+ownFiles, limitNOFILE)
 	note(c.Nodes > quota.Nodes || float64(c.Nodes)*float64(c.Bytes) > float64(quota.Bytes), "a principal may have %d nodes, and %d MiB of contents: %s", quota.Nodes, quota.Bytes>>20, quotas)
+	note(c.Handles > api.MaxHandles, "a session may have %d handles open", api.MaxHandles)
 	note(n.Lease > usualLease, "sessions are given leases of up to %.0f s, so that there are no more than %.0f KeepAlives a second (keepalives)", n.Lease, keepAlives)
 	note(changes > costs.MostWrites, "%.0f changes a second are more than the %.0f that the measured machine did, with all replicas and clients on it: measure yours (chubbyctl bench)", changes, costs.MostWrites)
 	note(c.Watchers > 0 && c.Cached > 0, "writes wait until the caches that have what they change have dropped it; clients that read little should not cache")
