@@ -105,7 +105,7 @@ func lawPackageDocs(t *testing.T, files []source) {
 			t.Errorf("%s: the package comment stands in doc.go, where readers look, unless there is one file alone; move it there", f.path)
 		}
 		if slices.Contains(reviewed(), f.dir) && strings.Contains(strings.ToLower(f.ast.Doc.Text()), "mutex") {
-			t.Errorf("%s: go doc shows this to users, who want a lock of a cell; the order of mutexes stands in internals.go", f.path)
+			t.Errorf("%s: go doc shows this to users, who want a lock of a cell; the order of mutexes belongs into a comment apart from it", f.path)
 		}
 	}
 	for dir, where := range docs {

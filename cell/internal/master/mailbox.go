@@ -303,7 +303,7 @@ func (t recalls) end(r *recall) {
 		return
 	}
 	delete(t, r.lock)
-	//mutant: _ = r.of
+	//mutant: for _, box := range r.of[:0] {
 	for _, box := range r.of { // else one that acknowledges nothing would keep them all
 		delete(box.recalled, r)
 	}
