@@ -216,7 +216,7 @@ func csrf(t *testing.T, body string) string {
 func asUpdate(q *http.Request) { q.Header.Set("HX-Request", "true") }
 
 // Only a member of the cell speaks for others at the client port, by its certificate for the other replicas. What it says is not done with its
-// own rights: the guest's count. Whoever has another certificate, and names an operator, is refused.
+// own rights: the guest's count. A caller that has another certificate, and names an operator, is refused.
 func TestSpeakers(t *testing.T) {
 	crl, own := filepath.Join(t.TempDir(), "replicas.crl"), map[string]string{}
 	var starting sync.Mutex

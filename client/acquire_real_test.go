@@ -63,7 +63,7 @@ func TestFreeLockInACrowd(t *testing.T) {
 	})
 }
 
-// Who keeps a lock until another asks for it is told of one that has begun to wait
+// A client that keeps a lock until another asks for it hears of one that has begun to wait
 // at a new master before the holder was heard there.
 func TestConflictDuringFailOverIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -283,7 +283,7 @@ func TestDeleteOfANodeWhoseLockIsKept(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForAHandleThatCachesNothing has a session read a file, and be cut off. Whoever writes waits
+// TestNobodyWaitsForAHandleThatCachesNothing has a session read a file, and be cut off. A writer waits
 // for its cache, unless it has read through a handle with NoCache.
 func TestNobodyWaitsForAHandleThatCachesNothing(t *testing.T) {
 	for _, noCache := range []bool{false, true} {

@@ -262,7 +262,7 @@ func (t *trail) clear() {
 }
 
 // HistoryAt returns the running hash of all entries up to that index, as
-// raftfsm.State.History was after it. ok is false if that entry is none of the latest ones
+// raftfsm.State.History was after it. ok is false if that entry is not one of the latest
 // applied here. Replicas with other hashes at the same index have applied other
 // entries, or made something else of them. It is for any goroutine.
 func (f *FSM) HistoryAt(index uint64) (sum uint64, ok bool) { return f.trail.at(index) }

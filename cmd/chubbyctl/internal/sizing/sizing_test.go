@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -208,6 +209,16 @@ func TestProgramsMeetLimits(t *testing.T) {
 			if !strings.HasSuffix(note, "raise "+want[i]) {
 				t.Errorf("%d programs: %q, want it to end with what to raise, %s", programs, note, want[i])
 			}
+		}
+	}
+}
+
+// Sizing says so if a session would have more handles open than it may.
+func TestHandlesMeetTheirLimit(t *testing.T) {
+	for handles, noted := range map[int]bool{api.MaxHandles: false, api.MaxHandles + 1: true} {
+		notes := Cell{Replicas: 5, Programs: 1, Sessions: 1, Handles: handles}.Need(round()).Notes
+		if slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, "handles open") }) != noted {
+			t.Errorf("%d handles: %q", handles, notes)
 		}
 	}
 }
