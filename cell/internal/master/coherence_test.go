@@ -23,14 +23,14 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		o := reader.open(t, "/ls/local/f", api.MustExist) // which holds the mutex for both
 		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
 		known := false // when it looked last
-		m.looking = func() {
+		m.looking.set(func() {
 			if m.epoch.mu.mu.TryLock() { // else it looks to see whether it may read
 				known = m.tables.copyset.names[reader.who.Session]["/f"] != nil
 				m.epoch.mu.mu.Unlock()
 			}
-		}
+		})
 		_, cacheable, err := m.Files.ReadToCache(t.Context(), o.Handle, namespace.ToRead)
-		m.looking = nil
+		m.looking.clear()
 		if err != nil || !cacheable || !known {
 			t.Errorf("a reader that may keep what it is told (%v) looked before it was in the copyset: %v", cacheable, err)
 		}

@@ -237,7 +237,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 		ctx, cancel := context.WithCancel(t.Context())
 		random := &chance{random: rand.New(rand.NewPCG(seed, 7))}
 		log := &troubledLog{soloMaster: m, chance: random}
-		m.proving = func() { random.upTo(time.Millisecond) }
+		m.proving.set(func() { random.upTo(time.Millisecond) })
 		var working, others sync.WaitGroup
 		var clients []*copier
 		for i := range byte(5) {

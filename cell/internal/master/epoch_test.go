@@ -92,12 +92,11 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 			return err
 		}
 		late := make(chan error, 1)
-		m.applying = func() {
-			m.applying = nil
+		m.applying.once(func() {
 			go func() { late <- propose() }()
 			synctest.Wait()
 			cancel(api.Errorf(api.NotMaster, "deposed"))
-		}
+		})
 		go p.runProposer(ctx)
 		report(t, propose())
 		synctest.Wait()

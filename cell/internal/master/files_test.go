@@ -101,8 +101,7 @@ func TestCopyOfRefusedOpen(t *testing.T) {
 				first, gaveUp := context.WithCancel(t.Context())
 				defer gaveUp()
 				copied := make(chan error, 1)
-				m.applying = func() {
-					m.applying = nil
+				m.applying.once(func() {
 					gaveUp()
 					synctest.Wait()
 					of.permit(t, m, f)
@@ -111,7 +110,7 @@ func TestCopyOfRefusedOpen(t *testing.T) {
 						copied <- err
 					}()
 					synctest.Wait()
-				}
+				})
 				mustFail(t, errOf(m.Files.Open(first, q)), api.Uncertain, "the first")
 				early := <-copied
 				_, late := m.Files.Open(t.Context(), q)

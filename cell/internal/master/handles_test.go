@@ -91,10 +91,9 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.client(t, 1).open(t, "/ls/local/f", api.MayCreate)
 		c := m.client(t, 2)
-		m.proving = func() {
-			m.proving = nil
+		m.proving.once(func() {
 			report(t, m.Sessions.End(t.Context(), c.who.Session))
-		}
+		})
 		fails(t, errOf(m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{}))), api.SessionExpired)
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
@@ -205,11 +204,11 @@ func TestLateCopyOfLoggedOpen(t *testing.T) {
 		entries := 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		m.applying = func() {
+		m.applying.set(func() {
 			if entries++; entries > 10 {
 				cancel()
 			}
-		}
+		})
 		if _, err := m.Files.Open(ctx, r); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("%v, after %d entries", err, entries)
 		}

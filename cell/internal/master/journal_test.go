@@ -127,7 +127,7 @@ func TestSlowEntries(t *testing.T) {
 		c := m.client(t, 1)
 		h := c.open(t, "/ls/local/lock", api.MayCreate).Handle
 		for _, slow := range []time.Duration{0, steps.Slow - time.Millisecond, steps.Slow} {
-			m.applying = func() { time.Sleep(slow) } // virtual
+			m.applying.set(func() { time.Sleep(slow) }) // virtual
 			call := &lateCall{}
 			ctx := context.WithValue(t.Context(), steps.CallKey{}, call)
 			a, err := m.Locks.Acquire(ctx, requestFor(c.claim(h, api.Exclusive), h))

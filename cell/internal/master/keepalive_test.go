@@ -60,10 +60,10 @@ func TestNothingIsExtendedUnacknowledged(t *testing.T) {
 func TestLeaseCountsFromTheProof(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		m.proving = func() { time.Sleep(3 * time.Second) }
+		m.proving.set(func() { time.Sleep(3 * time.Second) })
 		began := m.epoch.clock()
 		reply, err := m.Sessions.KeepAlive(t.Context(), c.who, Receipt{}, nil)
-		m.proving = nil
+		m.proving.clear()
 		noErr(t, err)
 		g := reply.Grant
 		failIf(t, g.Parked > time.Second, "the lease is said to begin %v after the request", g.Parked)

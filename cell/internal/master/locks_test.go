@@ -300,12 +300,11 @@ func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 		waits := c[1].wait(t.Context(), h[1], claim)
 		closing := c[1].mutation()
 		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
-		m.applying = func() {
-			m.applying = nil
+		m.applying.once(func() {
 			m.epoch.proposer.mu.Lock()
 			defer m.epoch.proposer.mu.Unlock()
 			m.epoch.proposer.closed = api.Errorf(api.Unavailable, "too much waits") // for the refusal, at first
-		}
+		})
 		noErr(t, m.Files.Close(t.Context(), closing, h[1]))
 		failIf(t, !stillAsks(waits), "it got a refusal that is not in the log")
 		m.congested(func() {}) // from now on there is room

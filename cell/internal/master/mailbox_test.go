@@ -283,24 +283,22 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				if test.exists {
 					author.open(t, "/ls/local/f", api.MayCreate)
 					load := m.Master.epoch.state
-					m.proving = func() {
-						m.proving = nil
+					m.proving.once(func() {
 						m.Master.epoch.state = func() *raftfsm.State { // called with epoch.mu held: changes are observed after it
 							found := load()
 							m.Master.epoch.state = load
 							m.uncached(node.Name, test.change(author, node))
 							return found
 						}
-					}
+					})
 					done <- open()
 				} else {
 					// While an entry is on its way, the proposer collects commands for the next.
-					m.applying = func() {
-						m.applying = nil
+					m.applying.once(func() {
 						go func() { done <- open() }()
 						synctest.Wait()
 						m.locked(func() { m.uncached(node.Name, test.change(author, node)) })
-					}
+					})
 					m.locked(func() { m.epoch.submit(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/nothing", ID: 1}}) })
 				}
 				noErr(t, <-done)

@@ -235,14 +235,14 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 // A client that asks for that again and again does not keep waiters from a free lock.
 func TestStrangersKeepNobodyFromAFreeLock(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		var asked atomic.Bool // it has asked often enough
-		m.applying = func() { // there is always such a request on its way
+		var asked atomic.Bool   // it has asked often enough
+		m.applying.set(func() { // there is always such a request on its way
 			if !asked.Load() {
 				by := c[2].mutation()
 				go func() { _ = m.Locks.Release(t.Context(), by, h[2], 1) }()
 				time.Sleep(time.Millisecond + 7*time.Nanosecond) // never together with a tick of the clock
 			}
-		}
+		})
 		for round := range 4 {
 			held := c[0].try(t, h[0], api.Exclusive)
 			waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))

@@ -24,19 +24,37 @@ type soloMaster struct {
 	end      context.CancelCauseFunc // ends its epoch
 	lost     atomic.Int64            // nanoseconds by which its clock is ahead of the bubble's
 	losing   atomic.Bool             // entries are written, and their results are lost with the leadership
-	proving  func()                  // while leadership is proved
-	looking  func()                  // before the state is looked at
-	applying func()                  // before an entry is applied
+	proving  hook                    // while leadership is proved
+	looking  hook                    // before the state is looked at
+	applying hook                    // before an entry is applied
 	wrote    atomic.Pointer[func(entry []byte)]
+}
+
+// hook is what a test does at a certain point. The master's goroutines pass there while the test sets it.
+type hook struct{ do atomic.Pointer[func()] }
+
+func (h *hook) set(do func()) { h.do.Store(&do) }
+func (h *hook) clear()        { h.do.Store(nil) }
+
+// once sets what is done once. It may set another.
+func (h *hook) once(do func()) {
+	h.set(func() {
+		h.clear()
+		do()
+	})
+}
+
+func (h *hook) run() {
+	if do := h.do.Load(); do != nil {
+		(*do)()
+	}
 }
 
 // errResultLost is the error of an entry whose results were lost with the leadership.
 var errResultLost = api.Errorf(api.Uncertain, "leadership was lost")
 
 func (s *soloMaster) Append(data []byte) ([]raftfsm.Result, error) {
-	if s.applying != nil {
-		s.applying()
-	}
+	s.applying.run()
 	if wrote := s.wrote.Load(); wrote != nil {
 		(*wrote)(data)
 	}
@@ -56,17 +74,13 @@ func (s *soloMaster) Append(data []byte) ([]raftfsm.Result, error) {
 func (s *soloMaster) Close(error) {}
 
 func (s *soloMaster) look() *raftfsm.State {
-	if s.looking != nil {
-		s.looking()
-	}
+	s.looking.run()
 	return s.fsm.Load()
 }
 
 func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 	t0 := s.epoch.clock()
-	if s.proving != nil {
-		s.proving()
-	}
+	s.proving.run()
 	return t0, nil
 }
 
@@ -100,7 +114,7 @@ func inSoloOf(t *testing.T, log *slog.Logger, prepare func(s *raftfsm.State), te
 	})
 }
 
-// begin begins an epoch that is in the state.
+// begin begins an epoch that is in the state, and returns when all its goroutines have begun.
 func (s *soloMaster) begin(ctx context.Context, number api.Epoch, log *slog.Logger) {
 	ctx, s.end = context.WithCancelCause(ctx)
 	s.Master = New(ctx, Config{
@@ -109,6 +123,7 @@ func (s *soloMaster) begin(ctx context.Context, number api.Epoch, log *slog.Logg
 		Logger: log, Metrics: uncounted{},
 	})
 	s.Start()
+	synctest.Wait()
 }
 
 // failOver ends the epoch and begins the next. Nobody else uses the master meanwhile.
@@ -339,11 +354,10 @@ func withLockers(t *testing.T, test func(t *testing.T, m *soloMaster, c []*soloC
 // holdNextEntry has the next entry close entered and wait for leave before it is applied.
 func (s *soloMaster) holdNextEntry() (entered, leave chan struct{}) {
 	entered, leave = make(chan struct{}), make(chan struct{})
-	s.applying = func() {
-		s.applying = nil
+	s.applying.once(func() {
 		close(entered)
 		<-leave
-	}
+	})
 	return entered, leave
 }
 
