@@ -71,7 +71,7 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 			if left <= 0 {
 				return o.unansweredWait()
 			}
-			wait = min(wait, max(left-minTimeToOpen, firstPause/4)) // so that it asks the cell once more in time
+			wait = min(wait, pauseWithin(left))
 		}
 		o.warn(fmt.Sprintf("%v; %s under a new session in %s (--retry)", err, what, term.Roughly(wait)))
 		if !sleep(ctx, wait) {
@@ -86,6 +86,12 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 
 // minTimeToOpen is how long opening a session may take, however short --wait is: --wait is for the lock.
 const minTimeToOpen = 2 * time.Second
+
+// pauseWithin is the longest pause in what is left of --wait: the cell is asked once more in time, and not again and again
+// at the end, and the wait ends when it should.
+func pauseWithin(left time.Duration) time.Duration {
+	return min(left, max(left-minTimeToOpen, firstPause/4))
+}
 
 // opening limits the opening of the session, and reports what that waits for. --wait counts from the beginning, across
 // all sessions of one wait, but leaves time for a cell that answers.

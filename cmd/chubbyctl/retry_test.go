@@ -211,6 +211,18 @@ func TestTogether(t *testing.T) {
 	})
 }
 
+// A pause leaves time to ask once more, and is never longer than what is left.
+func TestPauseWithinWait(t *testing.T) {
+	for left, want := range map[time.Duration]time.Duration{
+		10 * time.Second: 8 * time.Second, 2100 * time.Millisecond: 250 * time.Millisecond, 250 * time.Millisecond: 250 * time.Millisecond,
+		249 * time.Millisecond: 249 * time.Millisecond, time.Nanosecond: time.Nanosecond,
+	} {
+		if got := pauseWithin(left); got != want {
+			t.Errorf("with %v left it pauses for %v, want %v", left, got, want)
+		}
+	}
+}
+
 // --wait ends a wait with --retry in a cell that is away for longer than any session survives, whatever --timeout is.
 func TestWaitEndsWhileTheCellIsAway(t *testing.T) {
 	for _, wait := range []time.Duration{3 * time.Minute, 10 * time.Minute} {
