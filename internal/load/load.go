@@ -187,7 +187,7 @@ func (l *loops) endLate(at int64) {
 	}
 }
 
-// waitUntil waits; false if ctx ends first.
+// waitUntil waits; false if ctx ends before. What ends with ctx at the same moment has its time.
 func waitUntil(ctx context.Context, at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -195,7 +195,7 @@ func waitUntil(ctx context.Context, at time.Time) bool {
 	case <-timer.C:
 		return true
 	case <-ctx.Done():
-		return false
+		return !time.Now().Before(at)
 	}
 }
 
