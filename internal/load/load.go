@@ -187,7 +187,7 @@ func (l *loops) endLate(at int64) {
 	}
 }
 
-// waitUntil waits; false if ctx ends before. What ends with ctx at the same moment has its time.
+// waitUntil waits. It returns false if ctx ends before that time, and not if it ends just then.
 func waitUntil(ctx context.Context, at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()

@@ -186,3 +186,17 @@ func TestLoadIsInterrupted(t *testing.T) {
 		}
 	})
 }
+
+// An operation begins if its time has come, although no more begin at the same moment; and never if its time has not come.
+func TestWhatIsDueAtTheEndBegins(t *testing.T) {
+	over, end := context.WithCancel(t.Context())
+	end()
+	for range 100 { // which of the two is seen first is chance
+		if !waitUntil(over, time.Now()) {
+			t.Fatal("what was due did not begin")
+		}
+		if waitUntil(over, time.Now().Add(time.Hour)) {
+			t.Fatal("what was not due began")
+		}
+	}
+}
