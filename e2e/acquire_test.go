@@ -71,14 +71,14 @@ func TestAcquireWithoutCommand(t *testing.T) {
 	besideOthers(t)
 	w := sharedWorld(t)
 	holder := w.ctl("-o", "json", "acquire", w.path("svc"))
-	holder.waitFor("\n", 20*time.Second)
+	printed := holder.firstLine(20 * time.Second)
 	var line struct {
 		Path, Mode, Sequencer, Session string
 		Token, Epoch                   uint64
 	}
-	if err := json.Unmarshal([]byte(holder.stdout.String()), &line); err != nil || line.Path != w.path("svc") || line.Mode != "exclusive" ||
+	if err := json.Unmarshal([]byte(printed), &line); err != nil || line.Path != w.path("svc") || line.Mode != "exclusive" ||
 		line.Token == 0 || line.Session == "" || line.Epoch == 0 {
-		t.Fatalf("%v: %s", err, &holder.stdout)
+		t.Fatalf("%v: %s", err, printed)
 	}
 	w.do("sequencer", "check", line.Sequencer).exits(t, 0, "sequencer check")
 	if out := w.must("sequencer", "show", line.Sequencer); !strings.Contains(out, fmt.Sprint(line.Token)) {
@@ -98,23 +98,39 @@ func TestHolderKilled(t *testing.T) {
 	besideOthers(t)
 	w := sharedWorld(t)
 	holder := w.ctl("acquire", w.path("a"), "--lease", "2s", "--lock-delay", "3s", "--kill-after", "1s", "-o", "json")
-	holder.waitFor("\n", 20*time.Second)
 	var line struct{ Token uint64 }
-	noErr(t, json.Unmarshal([]byte(holder.stdout.String()), &line))
+	noErr(t, json.Unmarshal([]byte(holder.firstLine(20*time.Second)), &line))
 	waiter := w.ctl("acquire", w.path("a"), "--", "sh", "-c", "echo token $CHUBBY_TOKEN")
 	waitForWaiters(t, w, w.path("a"), 1)
 	killed := time.Now()
 	w.kill9(holder.cmd.Process.Pid)
-	waiter.waitFor("token", 20*time.Second)
+	next := waiter.firstLine(20 * time.Second)
 	after := time.Since(killed)
 	var token uint64
-	if _, err := fmt.Sscanf(waiter.stdout.String(), "token %d", &token); err != nil || token <= line.Token {
-		t.Errorf("the next token is %q, the one before was %d", &waiter.stdout, line.Token)
+	if _, err := fmt.Sscanf(next, "token %d", &token); err != nil || token <= line.Token {
+		t.Errorf("the next token is %q, the one before was %d", next, line.Token)
 	}
 	if after < 3*time.Second || after > patience(8*time.Second) {
 		t.Errorf("the waiter had the lock %v after the holder was killed; want 3 s to 8 s", after)
 	}
 	t.Logf("lease 2 s, lock-delay 3 s: handed on %v after kill -9", after.Round(time.Millisecond))
+}
+
+// firstLine waits, with patience, until the process has printed a whole line to its standard output, and returns it. Lines that tell of a
+// wait may come before it on standard error.
+func (p *process) firstLine(limit time.Duration) string {
+	p.t.Helper()
+	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		ended := !p.running()
+		if line, _, whole := strings.Cut(p.stdout.String(), "\n"); whole {
+			return line
+		}
+		if ended {
+			break
+		}
+	}
+	p.t.Fatalf("%s printed no line\nstdout: %s\nstderr: %s", p.cmd, &p.stdout, &p.stderr)
+	return ""
 }
 
 // waitForWaiters waits until the lock has that many waiters.

@@ -93,13 +93,13 @@ func TestAllKilled(t *testing.T) {
 	w := start(t)
 	w.must("put", "/ls/local/file", "before")
 	holder := w.ctl("-o", "json", "acquire", "/ls/local/held")
-	holder.waitFor("\n", 20*time.Second)
+	printed := holder.firstLine(20 * time.Second)
 	var line struct {
 		Sequencer string
 		Token     uint64
 		Session   string
 	}
-	noErr(t, json.Unmarshal([]byte(holder.stdout.String()), &line))
+	noErr(t, json.Unmarshal([]byte(printed), &line))
 	running := w.ctl("acquire", "/ls/local/running", "--", "sh", "-c", "echo held; trap 'echo disturbed' TERM INT HUP; while :; do sleep 0.1; done")
 	running.waitFor("held", 20*time.Second)
 	for _, r := range w.replicas() {

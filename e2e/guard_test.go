@@ -186,9 +186,8 @@ func (p *primaries) replace(ctx context.Context, w *world, lock *client.Handle, 
 		}
 		if i%3 == 1 {
 			acquire := w.ctl("-o", "json", "acquire", guardedLock, "--lease", "1s", "--lock-delay", "0s")
-			acquire.waitFor("\n", 30*time.Second)
 			var line struct{ Sequencer string }
-			if err := json.Unmarshal([]byte(acquire.stdout.String()), &line); err != nil {
+			if err := json.Unmarshal([]byte(acquire.firstLine(30*time.Second)), &line); err != nil {
 				w.t.Error(err)
 				return
 			}

@@ -71,11 +71,10 @@ func (r *rollingCell) startHolders(released release) *holders {
 		return spawn(t, nil, released.bin("chubbyctl"), append([]string{"--servers", r.servers(), "-o", "json"}, args...)...)
 	}
 	h.ephemeral = ctl("put", "--ephemeral", heldDir+"/ephemeral-released", "here")
-	h.ephemeral.waitFor("\n", 20*time.Second)
+	h.ephemeral.firstLine(20 * time.Second)
 	h.release = ctl("acquire", heldDir+"/released")
-	h.release.waitFor("\n", 20*time.Second)
-	if err := json.Unmarshal([]byte(h.release.stdout.String()), &h.line); err != nil {
-		t.Fatalf("chubbyctl acquire printed %q: %v", &h.release.stdout, err)
+	if line := h.release.firstLine(20 * time.Second); json.Unmarshal([]byte(line), &h.line) != nil {
+		t.Fatalf("chubbyctl acquire printed %q", line)
 	}
 	return h
 }
