@@ -271,7 +271,7 @@ func TestObserveLate(t *testing.T) {
 
 // check makes sure that what was observed can be: tokens that do not fall, and values only with the
 // tokens of those who wrote them.
-func (o observation) check(t *testing.T, written map[uint64][]string) {
+func (o observation) check(t *testing.T, written func(token uint64) []string) {
 	t.Helper()
 	reigns := o.Heard()
 	var before Reign
@@ -279,8 +279,8 @@ func (o observation) check(t *testing.T, written map[uint64][]string) {
 		if r.Token < before.Token || i > 0 && r.same(before) {
 			t.Errorf("%d: %+v after %+v", i, r, before)
 		}
-		if r.Sure && !slices.Contains(written[r.Token], string(r.Value)) {
-			t.Errorf("%d: value %q of the primary with token %d, which wrote %v", i, r.Value, r.Token, written[r.Token])
+		if r.Sure && !slices.Contains(written(r.Token), string(r.Value)) {
+			t.Errorf("%d: value %q of the primary with token %d, which wrote %v", i, r.Value, r.Token, written(r.Token))
 		}
 		before = r
 	}
