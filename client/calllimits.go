@@ -81,38 +81,32 @@ func (r callLimits) slotsFor(k call) slots {
 	return slots{r[k.class]}
 }
 
-func (s slots) takeNow() bool {
+// take takes a slot in each channel, and reports whether it had to wait. After an error (the end of ctx, or of
+// the session) it has no slots.
+func (s slots) take(ctx context.Context, ended <-chan struct{}) (waited bool, err error) {
 	for i, slot := range s {
 		if slot == nil {
 			continue
 		}
 		select {
 		case slot <- struct{}{}:
-		default:
-			giveBack(s[:i])
-			return false
-		}
-	}
-	return true
-}
-
-// take takes a slot in each channel, and reports whether it had to wait. After an error it has no slots.
-func (s slots) take(ctx context.Context) (waited bool, err error) {
-	if s.takeNow() {
-		return false, nil
-	}
-	for i, slot := range s {
-		if slot == nil {
 			continue
+		default:
+			waited = true
 		}
 		select {
 		case slot <- struct{}{}:
 		case <-ctx.Done():
+			err = contextError(ctx)
+		case <-ended:
+			err = errEnded
+		}
+		if err != nil {
 			giveBack(s[:i])
-			return true, contextError(ctx)
+			return true, err
 		}
 	}
-	return true, nil
+	return waited, nil
 }
 
 func (s slots) leave() { giveBack(s[:]) }
@@ -168,17 +162,15 @@ const (
 // allocate returns a number once fewer than maxOrdinary are outstanding, or, for classCleanup, maxCleanups
 // more. For a wait for a lock (classUnlimited) it fails with errNoQueuePlace at once if maxSessionWaits
 // requests of the session, or maxCellWaits of the Cell, are in queues.
-func (n *requestNumbers) allocate(ctx context.Context, class callClass) (uint64, error) {
+func (n *requestNumbers) allocate(ctx context.Context, ended <-chan struct{}, class callClass) (uint64, error) {
 	for {
 		number, freed, err := n.tryAllocate(class)
-		if number != 0 || err != nil {
-			return number, err
+		if number == 0 && err == nil {
+			if err = awaitClosed(ctx, ended, freed); err == nil {
+				continue
+			}
 		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return 0, contextError(ctx)
-		}
+		return number, err
 	}
 }
 

@@ -43,6 +43,14 @@ type call struct {
 	attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error
 }
 
+// sessionDone is closed when the call's session is gone; nil without one.
+func (k call) sessionDone() <-chan struct{} {
+	if k.session == nil {
+		return nil
+	}
+	return k.session.ended.Done()
+}
+
 type verdict uint8
 
 const (
@@ -102,36 +110,20 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (result outcome, err 
 }
 
 func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, error) {
-	var unbind context.CancelFunc
-	bind := func() { // ends ctx with the session, before any wait
-		if k.session != nil && unbind == nil {
-			ctx, unbind = k.session.withSession(ctx)
-		}
-	}
-	defer func() {
-		if unbind != nil {
-			unbind()
-		}
-	}()
 	var p retryPause
 	last := errNothingSent
 	result := outcomeNotDone // of the call if it ends now
 	slots := d.limits.slotsFor(k)
 	for hops := 1; ; {
-		t, caller := d.admitNow(ctx, k, slots)
-		if t == nil {
-			bind()
-			var err error
-			if t, caller, err = d.admit(ctx, k, slots); err != nil {
-				return result, d.gaveUpError(ctx, k, err, last)
-			}
+		t, caller, err := d.admit(ctx, k, slots)
+		if err != nil {
+			return result, d.gaveUpError(ctx, k, err, last)
 		}
 		e, hung := d.attemptOnce(ctx, k, t, caller)
 		slots.leave()
 		if e == nil {
 			return outcomeAnswered, nil
 		}
-		bind()
 		last = fmt.Errorf("%s answered: %s", t.address, brief(e))
 		switch v := verdictOf(e); {
 		case v == verdictFinal:
@@ -154,27 +146,16 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 		case v == verdictUncertain:
 			result = outcomeUncertain
 		}
-		// The end of the call's own time is no fault of the master, which may report DeadlineExceeded before
-		// ctx ends here.
-		if ctx.Err() == nil && (hung || e.Code != api.DeadlineExceeded) {
+		// The end of the call's own time, or of its session, is no fault of the master, which may report
+		// DeadlineExceeded before ctx ends here.
+		if over := ctx.Err() != nil || k.session != nil && k.session.ended.Err() != nil; !over && (hung || e.Code != api.DeadlineExceeded) {
 			d.locator.forgetMaster(t)
 		}
-		p.wait(ctx)
+		sleepWithin(ctx, k.sessionDone(), p.next())
 	}
 }
 
 var errNothingSent = errors.New("nothing was sent")
-
-// admitNow is admit without a wait: t is nil if admit would wait or fail.
-func (d *dispatcher) admitNow(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller) {
-	if ctx.Err() != nil {
-		return nil, nil
-	}
-	if t, caller = d.readyNow(k); t == nil || !s.takeNow() {
-		return nil, nil
-	}
-	return t, caller
-}
 
 // admit waits for a master, for a safe session, and until the limits allow an attempt. CallTimeout counts from
 // then, so the wait is neither a silent master's nor an attempt that may have taken effect. No call keeps a slot
@@ -182,7 +163,7 @@ func (d *dispatcher) admitNow(ctx context.Context, k call, s slots) (t *target, 
 // the slots back after the attempt.
 func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller, err error) {
 	for ctx.Err() == nil {
-		if t, err = d.locator.locate(ctx); err != nil {
+		if t, err = d.locator.locate(ctx, k.sessionDone()); err != nil {
 			return nil, nil, err
 		}
 		var waited bool
@@ -194,7 +175,7 @@ func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, cal
 				continue
 			}
 		}
-		if waited, err = s.take(ctx); err != nil {
+		if waited, err = s.take(ctx, k.sessionDone()); err != nil {
 			return nil, nil, err
 		}
 		if !waited {

@@ -132,9 +132,8 @@ func (k *Keeper) open(ctx context.Context) error {
 	case lost >= maxLost:
 		return k.errorf(api.QuotaExceeded, nil, "%d sessions were lost and are in use still: functions have not returned, or locks were not released; release each lock, also when it was lost", lost)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(k.life, func() { cancel(context.Cause(k.life)) })()
+	ctx, cancel := endingWith(ctx, k.life)
+	defer cancel()
 	if quota != 0 {
 		k.pause.wait(ctx) // clients that lost their sessions together should not return together
 	}
@@ -330,7 +329,7 @@ func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, 
 }
 
 func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
-	within, cancel := c.session.withSession(ctx)
+	within, cancel := endingWith(ctx, c.session.ended)
 	defer cancel()
 	for _, f := range register {
 		err := callRegistered(within, c, f)

@@ -56,7 +56,7 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 func (k *keeper) keepAlive() {
 	defer close(k.done)
 	for ended := k.client.session.ended; ended.Err() == nil; {
-		t, err := k.client.cell.locator.locate(ended)
+		t, err := k.client.cell.locator.locate(ended, nil)
 		if err != nil {
 			k.client.cfg.Logger.WarnContext(ended, "no master to keep the session alive", "session", k.client.session.id, "error", err)
 			k.pause.wait(ended)
@@ -303,7 +303,7 @@ func (k *keeper) acknowledgeEnd() {
 func (k *keeper) sendLastKeepAlive() bool {
 	ctx, cancel := context.WithTimeout(k.life, k.client.Left())
 	defer cancel()
-	t, err := k.client.cell.locator.locate(ctx)
+	t, err := k.client.cell.locator.locate(ctx, nil)
 	if err != nil {
 		k.finished = errors.Is(err, Closed) // the Cell was closed: no master will be found
 		return false

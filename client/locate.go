@@ -72,7 +72,8 @@ func (l *locator) targetOf(a locateAnswer) (*target, error) {
 	return l.pool.get(a.address)
 }
 
-func (l *locator) locate(ctx context.Context) (*target, error) {
+// locate returns the believed master, or waits for one until ctx ends, or ended is closed, which may be nil.
+func (l *locator) locate(ctx context.Context, ended <-chan struct{}) (*target, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -84,14 +85,11 @@ func (l *locator) locate(ctx context.Context) (*target, error) {
 	}
 	s := l.joinLocked()
 	l.mu.Unlock()
-
-	select {
-	case <-s.done:
-		return s.found, s.err
-	case <-ctx.Done():
+	if err := awaitClosed(ctx, ended, s.done); err != nil {
 		l.leaveSearch(s)
-		return nil, contextError(ctx)
+		return nil, err
 	}
+	return s.found, s.err
 }
 
 // joinLocked joins the running search for the master, or starts one, which outlives its first caller; mu is

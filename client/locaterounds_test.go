@@ -37,7 +37,7 @@ func TestTwoWhoClaimToBeMaster(t *testing.T) {
 		})
 		cell := f.dialled(f.config())
 		find := func() *target {
-			found := ok(cell.locator.locate(t.Context()))(t)
+			found := ok(cell.locator.locate(t.Context(), nil))(t)
 			cell.locator.forgetMaster(found)
 			return found
 		}
@@ -126,7 +126,7 @@ func TestSearchGivenUpBeforeItBegan(t *testing.T) {
 		c.cell.locator.master, c.cell.locator.nextSearchAt = nil, c.cfg.Clock().Add(maxPause)
 		c.cell.locator.mu.Unlock()
 		ctx := bounded(t, minPause)
-		wants(t, "find", second(c.cell.locator.locate(ctx)), context.DeadlineExceeded)
+		wants(t, "find", second(c.cell.locator.locate(ctx, nil)), context.DeadlineExceeded)
 		synctest.Wait()
 		if now := c.cell.locator.diagnosis(); now != said {
 			t.Errorf("it says %q, and was told %q", now, said)

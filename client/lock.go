@@ -68,14 +68,9 @@ func (l *Lock) Context() context.Context { return l.ctx }
 // by the clock. sequencer.FromContext finds the lock's sequencer in it. Call the function when the work has
 // ended: like that of context.WithCancel it frees resources, and releases nothing.
 func (l *Lock) With(ctx context.Context) (context.Context, context.CancelFunc) {
-	//mutant: within, cancel := context.WithCancelCause(ctx)
-	within, cancel := context.WithCancelCause(sequencer.NewContext(ctx, l))
-	//mutant: stop := func() {}
-	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
-	if why := l.Err(); why != nil && ctx.Err() == nil {
-		cancel(why) // AfterFunc does that a moment later
-	}
-	return within, func() { stop(); cancel(nil) }
+	l.handle.client.State() // checks the clock, and so whether the lock's context has ended
+	//mutant: return endingWith(ctx, l.ctx)
+	return endingWith(sequencer.NewContext(ctx, l), l.ctx)
 }
 
 // Sequencer returns the sequencer of the lock: send it with every request to the servers that the lock

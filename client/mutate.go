@@ -126,21 +126,9 @@ func (m mutation) effectAfter(attempts int, err error) changeEffect {
 }
 
 func (c *Client) beginMutation(ctx context.Context, m mutation) (number uint64, err error) {
-	settled := c.janitor.settled()
-	select {
-	case <-settled: // usually: no wait, and so no context for it
-		if number, _, err := c.numbers.tryAllocate(m.classOf()); number != 0 || err != nil {
-			return number, err
-		}
-	default:
-	}
-	ctx, cancel := c.session.withSession(ctx)
-	defer cancel()
-	select {
-	case <-settled:
-		number, err = c.numbers.allocate(ctx, m.classOf())
-	case <-ctx.Done():
-		err = contextError(ctx)
+	ended := c.session.ended.Done()
+	if err = awaitClosed(ctx, ended, c.janitor.settled()); err == nil {
+		number, err = c.numbers.allocate(ctx, ended, m.classOf())
 	}
 	if err == nil || errors.Is(err, errNoQueuePlace) {
 		return number, err

@@ -28,7 +28,10 @@ func (p *retryPause) next() time.Duration {
 func (p *retryPause) wait(ctx context.Context) { sleep(ctx, p.next()) }
 
 // sleep waits for that time, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) { sleepWithin(ctx, nil, d) }
+
+// sleepWithin is sleep, until ended is closed, too.
+func sleepWithin(ctx context.Context, ended <-chan struct{}, d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -37,7 +40,39 @@ func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	case <-ended:
 	}
+}
+
+// errEnded says that a wait has ended with its session.
+var errEnded = errors.New("the session has ended")
+
+// awaitClosed waits until done is closed. It fails if ctx ends before, or if ended is closed, which may be nil.
+func awaitClosed(ctx context.Context, ended, done <-chan struct{}) error {
+	select {
+	case <-done: // usually, and whatever has ended
+		return nil
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
+	case <-ended:
+		return errEnded
+	}
+}
+
+// endingWith returns ctx, which ends, with the cause, when another context does, too.
+func endingWith(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancelCause(ctx)
+	//mutant: stop := func() bool { return true }
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	if other.Err() != nil {
+		cancel(context.Cause(other)) // AfterFunc does that a moment later
+	}
+	return within, func() { stop(); cancel(nil) }
 }
 
 // wakeUp wakes the goroutine that reads a channel of capacity 1.

@@ -138,7 +138,7 @@ func TestNumbersModel(t *testing.T) {
 				if len(open) >= maxOrdinary {
 					return
 				}
-				number, err := n.allocate(context.Background(), classChange)
+				number, err := n.allocate(context.Background(), nil, classChange)
 				if last++; err != nil || number != last {
 					t.Fatalf("got %d, %v; want %d", number, err, last)
 				}

@@ -178,15 +178,6 @@ func (s *sessionState) errIfGone() *api.Error {
 	return s.endError
 }
 
-func (s *sessionState) withSession(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ended, func() { cancel(context.Cause(s.ended)) })
-	if s.ended.Err() != nil {
-		cancel(context.Cause(s.ended)) // AfterFunc does that a moment later
-	}
-	return ctx, func() { stop(); cancel(nil) }
-}
-
 // await waits until is says so, which it asks with mu held, whenever the state may have changed.
 func (s *sessionState) await(ctx context.Context, is func(state session.State) bool) (waited bool, err error) {
 	for ; ; waited = true {
@@ -197,10 +188,8 @@ func (s *sessionState) await(ctx context.Context, is func(state session.State) b
 		if reached {
 			return waited, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return true, contextError(ctx)
+		if err = awaitClosed(ctx, nil, changed); err != nil {
+			return true, err
 		}
 	}
 }
@@ -264,11 +253,12 @@ func (s *sessionState) newestGrant() uint64 {
 	return s.local.Number()
 }
 
-// awaitEpochAfter waits for an epoch after the given one, at most maxEpochWait, and reports whether it came.
+// awaitEpochAfter waits for an epoch after the given one, or the end of the session, at most maxEpochWait. It
+// reports whether it came.
 func awaitEpochAfter(ctx context.Context, s *sessionState, epoch uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, maxEpochWait)
 	defer cancel()
-	_, err := s.await(ctx, func(session.State) bool { return uint64(s.epoch) > epoch })
+	_, err := s.await(ctx, func(state session.State) bool { return state == session.Gone || uint64(s.epoch) > epoch })
 	return err == nil
 }
 

@@ -231,7 +231,7 @@ func TestTokenIsReadFirst(t *testing.T) {
 // one before, which may never answer.
 func TestCallIsNotSentToASupersededMaster(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		before := ok(c.cell.locator.locate(t.Context()))(t)
+		before := ok(c.cell.locator.locate(t.Context(), nil))(t)
 		f.at("b:1", after(time.Minute)) // or a KeepAlive would be led back by it
 		if !c.cell.locator.redirect(before, "b:1") {
 			t.Fatal("nobody followed")
@@ -266,7 +266,7 @@ func TestStatusWhileAMasterIsFound(t *testing.T) {
 		})
 		go func() {
 			time.Sleep(500 * time.Millisecond)
-			_, _ = cell.locator.locate(t.Context())
+			_, _ = cell.locator.locate(t.Context(), nil)
 		}()
 		s, err := cell.Status(t.Context())
 		if err != nil || len(s.Replicas) != 3 {
