@@ -1,9 +1,7 @@
 package client
 
 import (
-	"bytes"
 	"container/list"
-	"slices"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
@@ -102,49 +100,40 @@ func (c *cache) lookup(name api.Name) *entry {
 	return e
 }
 
-// statOf returns the metadata of an instance, or, if instance is 0, of the node of that name that may be
-// read, as do contentsOf and childrenOf.
-func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is finding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.lookup(name); e != nil && e.stat != nil && (e.stat.Instance == instance || instance == 0 && answers(c, e, e.stat.Instance, 0)) {
-		if is = c.use(e, now); is == foundUsable {
-			stat = *e.stat
-		}
+// wanted is a part of an entry.
+type wanted uint8
+
+const (
+	wantStat     wanted = 1
+	wantContents wanted = 2 // with the metadata
+	wantChildren wanted = 3
+)
+
+// instanceOf returns the instance whose part the entry has; 0 without that part.
+func (e *entry) instanceOf(what wanted) api.Generation {
+	switch {
+	case what == wantChildren:
+		return e.listedInstance
+	case e.stat == nil, what == wantContents && !e.hasContents:
+		return 0
 	}
-	return stat, is
+	return e.stat.Instance
 }
 
-// contentsOf returns contents and metadata; see statOf. The caller may change the contents.
-func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Generation) (contents []byte, stat api.Stat, is finding) {
+// read returns an entry with a part of an instance. Instance 0 is a read by name: it needs a granted handle to
+// read, without an ACL change since. The caller copies what others may change.
+func (c *cache) read(now session.Instant, name api.Name, instance api.Generation, what wanted) (kept entry, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.lookup(name); e != nil && e.hasContents && answers(c, e, e.stat.Instance, instance) {
-		if is = c.use(e, now); is == foundUsable {
-			contents, stat = bytes.Clone(e.contents), *e.stat
-		}
+	e := c.lookup(name)
+	if e == nil {
+		return entry{}, foundNothing
 	}
-	return contents, stat, is
-}
-
-// answers reports whether the cached instance has answers a read of the instance of. 0 is a read by name: it
-// needs a granted handle to read, without an ACL change since; cache.mu is held.
-func answers(c *cache, e *entry, has, of api.Generation) bool {
-	if of != 0 {
-		return has == of
+	has, byName := e.instanceOf(what), e.readable == c.rightsChanges+1 && c.changing[api.ACLDir] == 0
+	if has == 0 || instance == 0 && !byName || instance != 0 && instance != has {
+		return entry{}, foundNothing
 	}
-	return e.readable == c.rightsChanges+1 && c.changing[api.ACLDir] == 0
-}
-
-func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Generation) (children []api.Stat, is finding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.lookup(name); e != nil && e.listedInstance != 0 && answers(c, e, e.listedInstance, instance) {
-		if is = c.use(e, now); is == foundUsable {
-			children = slices.Clone(e.children)
-		}
-	}
-	return children, is
+	return *e, c.use(e, now)
 }
 
 func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.Error, is finding) {

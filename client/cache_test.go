@@ -47,7 +47,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%s: kept %v", test.name, kept)
 		}
 		c.endFetch(f)
-		if _, _, is := c.contentsOf(0, cachedName, 1); (is == foundUsable) != test.kept {
+		if _, is := c.read(0, cachedName, 1, wantContents); (is == foundUsable) != test.kept {
 			t.Errorf("%s: found %v", test.name, is)
 		}
 	}
@@ -74,11 +74,11 @@ func TestSuspend(t *testing.T) {
 		keepText(c, f, 4, "a")
 		part := c.beginFetch(cachedName)
 		c.beginChange(names, part)
-		if _, _, is := c.contentsOf(0, cachedName, 1); is == foundUsable {
+		if _, is := c.read(0, cachedName, 1, wantContents); is == foundUsable {
 			t.Error("found while a change is under way")
 		}
 		c.endChange(names, did)
-		if _, _, is := c.contentsOf(0, cachedName, 1); (is == foundUsable) != found {
+		if _, is := c.read(0, cachedName, 1, wantContents); (is == foundUsable) != found {
 			t.Errorf("after effect %d: found %v", did, is)
 		}
 		if kept := keepText(c, part, 4, "b"); kept != found {
@@ -95,7 +95,7 @@ func TestCacheLimit(t *testing.T) {
 		f := c.beginFetch(name)
 		keepText(c, f, 4, string(make([]byte, 1000)))
 		c.endFetch(f)
-		if _, _, is := c.contentsOf(0, "/a", 1); is != foundUsable {
+		if _, is := c.read(0, "/a", 1, wantContents); is != foundUsable {
 			t.Fatal("what is used all the time has gone")
 		}
 	}
@@ -351,7 +351,7 @@ func TestCacheLeaseOfAnotherEpoch(t *testing.T) {
 	c := newCache(1<<20, 4)
 	c.lease.required = true
 	keepText(c, c.beginFetch(cachedName), 4, "a")
-	use := func() finding { _, _, is := c.contentsOf(100, cachedName, 1); return is }
+	use := func() finding { _, is := c.read(100, cachedName, 1, wantContents); return is }
 	c.grantLease(5, 200)
 	if is := use(); is != foundLapsed {
 		t.Errorf("under a lease of the next master: %d", is)

@@ -208,7 +208,7 @@ func fromCache(ctx context.Context, c *Client, look func(now session.Instant) fi
 		return false
 	}
 	for asked := false; ; asked = true {
-		now, safe := c.session.safeAt()
+		now, _, safe := c.session.readClock()
 		if !safe {
 			return false
 		}
@@ -217,6 +217,15 @@ func fromCache(ctx context.Context, c *Client, look func(now session.Instant) fi
 			return was == foundUsable
 		}
 	}
+}
+
+// readCache returns an entry with a part of a node, as cache.read does.
+func readCache(ctx context.Context, c *Client, name api.Name, instance api.Generation, what wanted) (kept entry, ok bool) {
+	ok = fromCache(ctx, c, func(now session.Instant) (is finding) {
+		kept, is = c.cache.read(now, name, instance, what)
+		return is
+	})
+	return kept, ok
 }
 
 // awaitCacheLease requests a lease, and waits for it. It returns false without a pending request, or if the

@@ -168,7 +168,7 @@ func (f *fake) Open(_ context.Context, r *chubbypb.OpenRequest) (*chubbypb.OpenR
 }
 
 func (f *fake) stat() *chubbypb.Stat {
-	return &chubbypb.Stat{Path: "/ls/foo/x", Kind: chubbypb.Kind_KIND_FILE, ContentGeneration: f.gen, Size: uint32(len(f.contents))}
+	return &chubbypb.Stat{Path: "/ls/foo/x", Kind: chubbypb.Kind_KIND_FILE, Instance: 1, ContentGeneration: f.gen, Size: uint32(len(f.contents))}
 }
 
 func (f *fake) CloseHandle(_ context.Context, r *chubbypb.CloseHandleRequest) (*chubbypb.CloseHandleReply, error) {

@@ -117,10 +117,10 @@ func TestHandleTakesPlace(t *testing.T) {
 func TestListingOfAnotherInstance(t *testing.T) {
 	c := newCache(1<<20, 4)
 	c.store(c.beginFetch("/d"), 4, func(e *entry) { e.children, e.listedInstance = []api.Stat{{Instance: 9}}, 2 })
-	if _, is := c.childrenOf(0, "/d", 1); is != foundNothing {
+	if _, is := c.read(0, "/d", 1, wantChildren); is != foundNothing {
 		t.Error("a handle on the directory that was deleted lists the one created since")
 	}
-	if _, is := c.childrenOf(0, "/d", 2); is != foundUsable {
+	if _, is := c.read(0, "/d", 2, wantChildren); is != foundUsable {
 		t.Error("not kept")
 	}
 }
@@ -130,7 +130,7 @@ func TestAbsentAfterAll(t *testing.T) {
 	c := &Client{cache: newCache(1<<20, 4)}
 	keepText(c.cache, c.cache.beginFetch(cachedName), 4, "a")
 	c.cacheAbsence(c.cache.beginFetch(cachedName), 4, &api.Error{Code: api.NotFound, Cacheable: true})
-	_, _, contents := c.cache.contentsOf(0, cachedName, 1)
+	_, contents := c.cache.read(0, cachedName, 1, wantContents)
 	if _, absent := c.cache.absentErrorOf(0, cachedName); contents != foundNothing || absent != foundUsable {
 		t.Error("contents of a node that is absent")
 	}

@@ -11,8 +11,11 @@ import (
 
 // How handles use the session's cache.
 
-func (h *Handle) fromCache(ctx context.Context, look func(now session.Instant) finding) bool {
-	return h.isPlain() && fromCache(ctx, h.client, look)
+func (h *Handle) readCache(ctx context.Context, what wanted) (kept entry, ok bool) {
+	if !h.isPlain() || what != wantStat && !h.openedFor.read {
+		return entry{}, false
+	}
+	return readCache(ctx, h.client, h.name, h.opened.Instance, what)
 }
 
 // isPlain reports whether only the node itself decides the result of a call, and may be cached.

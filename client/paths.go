@@ -1,13 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/session"
 )
 
 // The calls of this file name a node by its path: each opens the node, makes one call, and closes the handle.
@@ -41,14 +42,11 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error)
 	if err != nil {
 		return nil, api.Stat{}, err
 	}
+	if kept, ok := readCache(ctx, c, p.Name(), 0, wantContents); ok {
+		return bytes.Clone(kept.contents), *kept.stat, nil
+	}
 	var contents []byte
 	var stat api.Stat
-	if fromCache(ctx, c, func(now session.Instant) (is finding) {
-		contents, stat, is = c.cache.contentsOf(now, p.Name(), 0)
-		return is
-	}) {
-		return contents, stat, nil
-	}
 	err = visit(ctx, c, path, OpenOptions{Read: true, Kind: api.File}, func(h *Handle) (err error) {
 		contents, stat, err = h.Contents(ctx)
 		return err
@@ -63,13 +61,10 @@ func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []api.Stat
-	if fromCache(ctx, c, func(now session.Instant) (is finding) {
-		list, is = c.cache.childrenOf(now, p.Name(), 0)
-		return is
-	}) {
-		return list, nil
+	if kept, ok := readCache(ctx, c, p.Name(), 0, wantChildren); ok {
+		return slices.Clone(kept.children), nil
 	}
+	var list []api.Stat
 	err = visit(ctx, c, path, OpenOptions{Read: true, Kind: api.Directory}, func(h *Handle) (err error) {
 		list, err = h.ReadDir(ctx)
 		return err
@@ -84,13 +79,10 @@ func (c *Client) Stat(ctx context.Context, path string) (api.Stat, error) {
 	if err != nil {
 		return api.Stat{}, err
 	}
-	var stat api.Stat
-	if fromCache(ctx, c, func(now session.Instant) (is finding) {
-		stat, is = c.cache.statOf(now, p.Name(), 0)
-		return is
-	}) {
-		return stat, nil
+	if kept, ok := readCache(ctx, c, p.Name(), 0, wantStat); ok {
+		return *kept.stat, nil
 	}
+	var stat api.Stat
 	err = visit(ctx, c, path, OpenOptions{Read: true}, func(h *Handle) (err error) {
 		stat, err = h.Stat(ctx)
 		return err

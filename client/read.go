@@ -10,18 +10,13 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/session"
 )
 
 // Stat returns the node's metadata. In a session that caches, the generation of the lock is 0, as caches do
 // not hear of its changes. A session with Config.NoCache sees it, and a handle with OpenOptions.NoCache.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
-	var kept api.Stat
-	if h.fromCache(ctx, func(now session.Instant) (is finding) {
-		kept, is = h.client.cache.statOf(now, h.name, h.opened.Instance)
-		return is
-	}) {
-		return kept, nil
+	if kept, ok := h.readCache(ctx, wantStat); ok {
+		return *kept.stat, nil
 	}
 	var stat api.Stat
 	err := h.readAndCache(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
@@ -36,13 +31,8 @@ func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 
 // Contents returns a whole file with its metadata (see Stat), atomically. Empty contents are not nil.
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
-	var kept []byte
-	var keptStat api.Stat
-	if h.reads && h.fromCache(ctx, func(now session.Instant) (is finding) {
-		kept, keptStat, is = h.client.cache.contentsOf(now, h.name, h.opened.Instance)
-		return is
-	}) {
-		return kept, keptStat, nil
+	if kept, ok := h.readCache(ctx, wantContents); ok {
+		return bytes.Clone(kept.contents), *kept.stat, nil
 	}
 	var stat api.Stat
 	var contents []byte
@@ -104,12 +94,8 @@ func (h *Handle) ReadDirPage(ctx context.Context, after string, most int) (part 
 // Children of each is 0, as caches do not hear of its changes; Stat of the child shows it. Large directories
 // take several calls, between which children may be added and removed.
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
-	var kept []api.Stat
-	if h.reads && h.fromCache(ctx, func(now session.Instant) (is finding) {
-		kept, is = h.client.cache.childrenOf(now, h.name, h.opened.Instance)
-		return is
-	}) {
-		return kept, nil
+	if kept, ok := h.readCache(ctx, wantChildren); ok {
+		return slices.Clone(kept.children), nil
 	}
 	var list []api.Stat
 	all := h.client.cache.beginFetch(h.name)

@@ -207,15 +207,8 @@ func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, 
 	return caller, waited, err
 }
 
-func (s *sessionState) safeAt() (now session.Instant, safe bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now = s.clock()
-	return now, s.refresh(now) == session.Safe
-}
-
 // readClock reads the clock once, and returns the epoch and whether the session was safe then. Unlike refresh
-// it does not act on the result, and so is cheap enough for each request to a CachingChecker.
+// it does not act on the result: applyGrant does, before it extends the lease.
 func (s *sessionState) readClock() (now session.Instant, epoch api.Epoch, safe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
