@@ -168,7 +168,6 @@ func large() map[string]string {
 		"cell/internal/master.waiter":         "several things still: to be cut",
 		"cell/internal/wire.service":          "several things still: to be cut",
 		"client.Client":                       "several things still: to be cut",
-		"client.Handle":                       "several things still: to be cut",
 		"cmd/chubbyctl.drillReport":           "a record of what a drill measured",
 		"cmd/chubbyctl.globals":               "several things still: to be cut",
 		"cmd/chubbyctl.workOptions":           "several things still: to be cut",

@@ -81,7 +81,7 @@ func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...Lock
 
 func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx context.Context) error) (*Lock, error) {
 	h := a.handle
-	if l := h.kept.take(ctx, a); l != nil {
+	if l := h.lock.take(ctx, a); l != nil {
 		l.markHeld()
 		return l, nil
 	}
@@ -91,7 +91,7 @@ func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx cont
 	}
 	defer leave()
 	h.mu.Lock()
-	h.lockRequested, a.token, a.recallAlls = true, h.currentTokenLocked(), h.kept.recallAlls
+	h.lock.requested, a.token, a.recallAlls = true, h.currentTokenLocked(), h.lock.recallAlls
 	h.mu.Unlock()
 	if err := send(within); err != nil {
 		return nil, h.poisonedError(op, nameHolders(a.leftError(ctx, err)))
@@ -187,8 +187,7 @@ func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 	}
 	l := newLock(h, lockTerms{mode: a.mode, reason: a.options.reason, ownsHandle: a.options.ownsHandle}, seq)
 	if err = h.client.session.trackLock(ctx, l); err == nil {
-		if err = h.setLock(l); err == nil {
-			h.kept.noteGrant(a, l)
+		if err = h.setLock(l, a.recallAlls); err == nil {
 			return l, nil
 		}
 	}
@@ -205,24 +204,30 @@ func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 // setLock makes l the lock of the handle, unless l is lost. The event of the loss may overtake the grant. So
 // may the end of the session, which is acknowledged after the release of all handles' locks: a later lock is
 // not handed out. A handle holds one lock: of two grants, in any order, the earlier one is lost.
-func (h *Handle) setLock(l *Lock) error {
+//
+// recallAlls is that of the handle when the call began. If recallAll was called since, setLock recalls the lock:
+// a new master does not know its handle.
+func (h *Handle) setLock(l *Lock, recallAlls uint64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	k, was, generation := &h.lock, h.lock.owned, l.seq.Generation
 	switch {
 	case h.unusable != nil:
 		return h.unusable
-	case h.lostGeneration >= l.seq.Generation:
-		return &api.Error{Code: api.LockLost, Message: h.lostReason}
-	case h.lock != nil && h.lock.seq.Generation > l.seq.Generation, h.kept.idle != nil && h.kept.idle.seq.Generation > l.seq.Generation:
+	case k.lostGeneration >= generation:
+		return &api.Error{Code: api.LockLost, Message: k.lostReason}
+	case was != nil && was.seq.Generation > generation, k.idle != nil && k.idle.seq.Generation > generation:
 		return &api.Error{Code: api.LockLost, Message: lostSinceText}
 	}
-	was := h.lock
-	h.lock = l
+	k.owned = l
 	if why := h.client.session.errIfGone(); why != nil {
-		h.lock = was
+		k.owned = was
 		return why
 	}
-	h.kept.idle = nil // of an earlier grant
+	k.idle = nil // of an earlier grant
+	if k.recallAlls != recallAlls {
+		k.recall(h, generation)
+	}
 	//mutant: if was != nil && was.seq.Generation < l.seq.Generation && false {
 	if was != nil && was.seq.Generation < l.seq.Generation && was.markTaken(lostSinceText) {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: was.seq.Generation, Explanation: lostSinceText})

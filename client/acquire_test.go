@@ -246,7 +246,7 @@ func TestLocksEndInTheOrderOfTheirDelays(t *testing.T) {
 		ended := map[time.Duration]time.Time{}
 		var mu sync.Mutex
 		for _, delay := range []time.Duration{10 * time.Second, 0, 5 * time.Second} {
-			l := &Lock{handle: &Handle{path: "/ls/foo/x", delay: delay}}
+			l := &Lock{handle: &Handle{path: "/ls/foo/x", openedFor: openKey{delay: delay}}}
 			l.ctx, l.cancel = context.WithCancelCause(t.Context())
 			must(t, c.session.trackLock(t.Context(), l))
 			context.AfterFunc(l.Context(), func() {

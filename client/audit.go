@@ -109,10 +109,11 @@ func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 	if h.token == nil || h.closed {
 		return nil, false
 	}
-	if h.lock != nil && h.lock.ctx.Err() == nil {
-		l = h.lock
+	held := h.lock.owned
+	if held != nil && held.ctx.Err() == nil {
+		l = held
 	}
-	return l, h.unusable == nil && h.knownInEpoch < epoch && (h.watches || h.lock != nil)
+	return l, h.unusable == nil && h.knownInEpoch < epoch && (h.openedFor.watches || held != nil)
 }
 
 func (c *Client) auditLock(ctx context.Context, l *Lock) {
@@ -139,12 +140,13 @@ func (l *Lock) noteAuditedLoss(explanation string) {
 	h := l.handle
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	//mutant: if h.lock == l {
-	if h.lock != nil && h.lock.firstUse == l.firstUse {
-		l = h.lock
+	k := &h.lock
+	//mutant: if k.owned == l {
+	if k.owned != nil && k.owned.firstUse == l.firstUse {
+		l = k.owned
 	}
-	if h.kept.idle != nil && h.kept.idle.firstUse == l.firstUse {
-		h.kept.idle = nil
+	if k.idle != nil && k.idle.firstUse == l.firstUse {
+		k.idle = nil
 	}
 	if l.markTaken(explanation) && h.unusable == nil {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Explanation: explanation})
@@ -184,9 +186,9 @@ func (c *Client) presentHandle(ctx context.Context, h *Handle) {
 	h.knownInEpoch = max(h.knownInEpoch, epoch)
 	if h.unusable == nil {
 		h.enqueueEvent(api.Event{Kind: api.EventMasterFailedOver, Explanation: "another master is in office; events may have been missed, look again"})
-		if h.pendingConflict != nil {
-			h.enqueueEvent(*h.pendingConflict)
+		if h.queue.conflict != nil {
+			h.enqueueEvent(*h.queue.conflict)
 		}
 	}
-	h.pendingConflict = nil
+	h.queue.conflict = nil
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"container/list"
 	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -239,12 +240,19 @@ func (c *cache) use(e *entry, now session.Instant) finding {
 	return foundUsable
 }
 
-// openKey is what two calls of Open must have in common to share a handle, and whether they may.
+// openKey is what a handle is opened for: two calls of Open must have it in common to share a handle.
 type openKey struct {
-	shared, read, write, changeACL, noCache bool
-	create                                  Creation
-	kind                                    api.Kind
-	delay                                   int64
+	read, write, changeACL, noCache, cacheLock bool
+	watches, watchesConflicts                  bool // for events; and for EventConflictingLock
+	create                                     Creation
+	kind                                       api.Kind
+	delay                                      time.Duration
+}
+
+// isShared reports whether others may get the handle. None shares one with events, CacheLock or NoCache, or of an
+// Open that requires an absent node.
+func (k openKey) isShared() bool {
+	return !k.watches && !k.cacheLock && !k.noCache && k.create <= Directory
 }
 
 // idleHandle is a handle that its owner has closed, still open at the cell.

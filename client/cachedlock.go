@@ -17,17 +17,20 @@ const maxIdleLock = 5 * time.Second
 // return of the lock.
 const maxReturn = 100 * time.Millisecond
 
-// keptLock keeps a handle's lock from a Release to the next Acquire, without a call (Chubby §2.7: "clients
-// may cache locks", with the conflicting-lock event to recall them). For the cell the lock is held, with the
-// same leases, revocation and lock-delay. Handle.mu guards it.
+// handleLock is what a handle knows of its lock. Handle.mu guards it.
 //
-// While a lock is kept, Handle.lock is nil. The client acknowledges its loss at once, as no work runs under
-// it. So no Acquire may use it afterwards: the loss clears idle under the same hold of Handle.mu. No lock is
-// kept where its loss or recall may have been missed: after a fail-over and missing events (recallAll), and
-// after jeopardy.
-type keptLock struct {
-	wanted         bool // OpenOptions.CacheLock; never changes
-	tellsConflicts bool // the application asked for EventConflictingLock; never changes
+// With OpenOptions.CacheLock it keeps the lock from a Release to the next Acquire, without a call (Chubby §2.7:
+// "clients may cache locks", with the conflicting-lock event to recall them). For the cell the lock is held, with
+// the same leases, revocation and lock-delay.
+//
+// While a lock is kept, owned is nil. The client acknowledges its loss at once, as no work runs under it. So no
+// Acquire may use it afterwards: the loss clears idle under the same hold of Handle.mu. No lock is kept where its
+// loss or recall may have been missed: after a fail-over and missing events (recallAll), and after jeopardy.
+type handleLock struct {
+	requested      bool           // Acquire or TryAcquire was called
+	owned          *Lock          // held, or lost and not yet released; or nil
+	lostGeneration api.Generation // no lock of this or a lower generation is held any more: the last lost one
+	lostReason     string
 
 	idle       *Lock // the kept lock, as its owner released it, or nil
 	idleSince  session.Instant
@@ -39,14 +42,14 @@ type keptLock struct {
 }
 
 // keep keeps a just released lock of the handle, if possible, and reports whether it does.
-func (k *keptLock) keep(l *Lock) bool {
+func (k *handleLock) keep(l *Lock) bool {
 	h := l.handle
-	if !k.wanted {
+	if !h.openedFor.cacheLock {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lock != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, h.lostGeneration) {
+	if k.owned != l || h.unusable != nil || h.boundToken != nil || l.seq.Generation <= max(k.recalled, k.lostGeneration) {
 		return false
 	}
 	jeopardies := h.client.session.counters.jeopardies.Load() // first: a jeopardy that begins now is not counted
@@ -54,8 +57,7 @@ func (k *keptLock) keep(l *Lock) bool {
 	if !safe {
 		return false
 	}
-	h.lock = nil
-	k.idle, k.idleSince, k.jeopardies = l, now, jeopardies
+	k.owned, k.idle, k.idleSince, k.jeopardies = nil, l, now, jeopardies
 	if !k.timerRuns {
 		k.timerRuns = true
 		time.AfterFunc(maxIdleLock, func() { k.returnIdle(h) })
@@ -64,9 +66,9 @@ func (k *keptLock) keep(l *Lock) bool {
 }
 
 // take returns the kept lock for another use, or nil. It gives back a lock kept for another mode or reason.
-func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
+func (k *handleLock) take(ctx context.Context, a *acquireCall) *Lock {
 	h := a.handle
-	if !k.wanted || ctx.Err() != nil {
+	if !h.openedFor.cacheLock || ctx.Err() != nil {
 		return nil
 	}
 	h.mu.Lock()
@@ -82,28 +84,22 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 		return nil
 	}
 	l.firstUse = was.firstUse
-	h.lock, k.idle = l, nil
+	k.owned, k.idle = l, nil
 	return l
 }
 
 // track is trackLock for another use of a kept lock, without a wait. It reports whether the lock is reliable;
 // Handle.mu is held.
-func (k *keptLock) track(l *Lock) bool {
+func (k *handleLock) track(l *Lock) bool {
 	s := l.handle.client.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock()
-	if s.state != session.Safe || s.local.State(now, s.cfg.Grace) != session.Safe ||
-		s.counters.jeopardies.Load() != k.jeopardies || now >= s.lockDeadline(l) {
-		return false
-	}
-	s.locks.Put(l, session.Instant(l.handle.delay))
-	wakeUp(s.wake)
-	return true
+	state := s.refresh(s.clock())
+	return s.counters.jeopardies.Load() == k.jeopardies && s.trackIfSafe(l, state)
 }
 
 // giveBack has the janitor release the kept lock; Handle.mu is held. Later requests wait for that.
-func (k *keptLock) giveBack(h *Handle) {
+func (k *handleLock) giveBack(h *Handle) {
 	c, send := h.client, releaseSender(h.currentTokenLocked(), k.idle.seq.Generation, false)
 	k.idle = nil
 	returned := make(chan struct{})
@@ -114,7 +110,7 @@ func (k *keptLock) giveBack(h *Handle) {
 	})
 }
 
-func (k *keptLock) returnIdle(h *Handle) {
+func (k *handleLock) returnIdle(h *Handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	k.timerRuns = false
@@ -131,40 +127,23 @@ func (k *keptLock) returnIdle(h *Handle) {
 
 // recall returns the lock of that or a lower generation: now if it is idle, else when its owner releases it;
 // Handle.mu is held.
-func (k *keptLock) recall(h *Handle, generation api.Generation) {
+func (k *handleLock) recall(h *Handle, generation api.Generation) {
 	k.recalled = max(k.recalled, generation)
 	if k.idle != nil && k.idle.seq.Generation <= k.recalled {
 		k.giveBack(h)
 	}
 }
 
-// noteGrant recalls a granted lock if recallAll was called meanwhile: a new master does not know its handle.
-// The handle has the lock; its owner does not yet.
-func (k *keptLock) noteGrant(a *acquireCall, l *Lock) {
-	l.handle.mu.Lock()
-	defer l.handle.mu.Unlock()
-	if k.recallAlls != a.recallAlls {
-		k.recall(l.handle, l.seq.Generation)
-	}
-}
-
-// forget forgets a lost lock of that or a lower generation; Handle.mu is held.
-func (k *keptLock) forget(generation api.Generation) {
-	if k.idle != nil && k.idle.seq.Generation <= generation {
-		k.idle = nil
-	}
-}
-
 // recallAll recalls all locks that are or may be kept, because a missed event may recall one or take one
-// away. The keeper calls it before it acknowledges later events. noteGrant recalls locks granted unseen by
+// away. The keeper calls it before it acknowledges later events. setLock recalls locks granted unseen by
 // then.
 func (t *handleTable) recallAll() {
 	for _, h := range t.all() {
 		h.mu.Lock()
-		h.kept.recallAlls++
-		for _, l := range []*Lock{h.lock, h.kept.idle} {
+		h.lock.recallAlls++
+		for _, l := range []*Lock{h.lock.owned, h.lock.idle} {
 			if l != nil {
-				h.kept.recall(h, l.seq.Generation)
+				h.lock.recall(h, l.seq.Generation)
 			}
 		}
 		h.mu.Unlock()

@@ -204,7 +204,7 @@ func TestGrantAtTheEnd(t *testing.T) {
 		h := lockable(t, c, 0)
 		l := newLock(h, lockTerms{mode: api.Exclusive}, f.parsedSequencer(7))
 		c.session.endSession(EndedByCell, "by bob")
-		if err := h.setLock(l); !errors.Is(err, EndedByCell) || len(c.handles.unreleasedLocks()) != 0 {
+		if err := h.setLock(l, 0); !errors.Is(err, EndedByCell) || len(c.handles.unreleasedLocks()) != 0 {
 			t.Errorf("%v, %d locks", err, len(c.handles.unreleasedLocks()))
 		}
 	})
@@ -245,11 +245,11 @@ func TestLaterGrantEndsTheEarlier(t *testing.T) {
 			}
 			earlier, later := grant(7), grant(8)
 			if !late {
-				must(t, h.setLock(earlier))
+				must(t, h.setLock(earlier, 0))
 			}
-			must(t, h.setLock(later))
+			must(t, h.setLock(later, 0))
 			if late {
-				wants(t, "an answer that came late", h.setLock(earlier), api.LockLost)
+				wants(t, "an answer that came late", h.setLock(earlier, 0), api.LockLost)
 			} else if !errors.Is(earlier.Err(), LockTaken) {
 				t.Errorf("the earlier lock: %v", earlier.Err())
 			}

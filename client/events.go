@@ -12,6 +12,20 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
+// eventQueue has the events of a handle. Handle.mu guards it.
+type eventQueue struct {
+	waiting  []api.Event   // not yet taken by Next; at most api.MaxEventQueue
+	conflict *api.Event    // another client wants the lock: queue this after presenting the handle
+	changed  chan struct{} // closed to wake callers of Next; nil without any
+}
+
+func (q *eventQueue) wakeNext() {
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
+}
+
 // Next waits for the next event of the handle, which must have been opened for some kinds of events (Chubby
 // §2.5). Besides those kinds it returns EventHandleInvalid, EventLockLost, EventMasterFailedOver and
 // EventLost, each in its place. After the last two, events may be missing; a program that then looks at the
@@ -24,7 +38,7 @@ import (
 // DeadlineExceeded, and no event is taken. A handle opened without events is InvalidArgument.
 func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	const op = "wait for events"
-	if !h.watches {
+	if !h.openedFor.watches {
 		return api.Event{}, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: "the handle was not opened for any; see OpenOptions.Events"}
 	}
 	for {
@@ -71,18 +85,18 @@ func (h *Handle) takeEvent() (e api.Event, news <-chan struct{}, broken *api.Err
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case len(h.events) > 0:
-		e = h.events[0]
-		h.events = h.events[1:]
+	case len(h.queue.waiting) > 0:
+		e = h.queue.waiting[0]
+		h.queue.waiting = h.queue.waiting[1:]
 		h.client.session.counters.eventsDelivered.Add(1)
 		return e, nil, nil
 	case h.unusable != nil:
 		return e, nil, h.unusable
-	case h.eventsChanged == nil:
-		h.eventsChanged = make(chan struct{})
+	case h.queue.changed == nil:
+		h.queue.changed = make(chan struct{})
 	}
-	h.events = nil // frees the array
-	return e, h.eventsChanged, nil
+	h.queue.waiting = nil // frees the array
+	return e, h.queue.changed, nil
 }
 
 // pushEvent is enqueueEvent, unless calls on the handle cannot succeed any more.
@@ -104,11 +118,11 @@ func (h *Handle) pushEvent(e api.Event) {
 func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (returned <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e.Kind == api.EventConflictingLock && h.kept.wanted {
-		h.kept.recall(h, e.Generation)
-		returned = h.kept.returned
-		//mutant: if _ = recall; !h.kept.tellsConflicts {
-		if recall || !h.kept.tellsConflicts {
+	if e.Kind == api.EventConflictingLock && h.openedFor.cacheLock {
+		h.lock.recall(h, e.Generation)
+		returned = h.lock.returned
+		//mutant: if _ = recall; !h.openedFor.watchesConflicts {
+		if recall || !h.openedFor.watchesConflicts {
 			return returned
 		}
 	}
@@ -117,8 +131,8 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (return
 	case presented:
 		h.enqueueEvent(e)
 	case e.Kind == api.EventConflictingLock:
-		//mutant: h.pendingConflict = nil
-		h.pendingConflict = &e
+		//mutant: h.queue.conflict = nil
+		h.queue.conflict = &e
 	}
 	return returned
 }
@@ -127,26 +141,19 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (return
 // application: in a full queue, one EventLost replaces all events until there is room, except the handle's
 // end, which is the last.
 func (h *Handle) enqueueEvent(e api.Event) {
-	if !h.watches {
+	if !h.openedFor.watches {
 		return
 	}
 	e.Path = h.path
-	if n := len(h.events); n >= api.MaxEventQueue && e.Kind != api.EventHandleInvalid {
+	if n := len(h.queue.waiting); n >= api.MaxEventQueue && e.Kind != api.EventHandleInvalid {
 		h.client.session.counters.eventsDropped.Add(1)
-		if h.events[n-1].Kind == api.EventLost {
+		if h.queue.waiting[n-1].Kind == api.EventLost {
 			return
 		}
 		e = api.Event{Kind: api.EventLost, Path: h.path, Explanation: "events were dropped because too many waited; look again"}
 	}
-	h.events = append(h.events, e)
-	h.wakeWaiters()
-}
-
-func (h *Handle) wakeWaiters() {
-	if h.eventsChanged != nil {
-		close(h.eventsChanged)
-		h.eventsChanged = nil
-	}
+	h.queue.waiting = append(h.queue.waiting, e)
+	h.queue.wakeNext()
 }
 
 func eventOf(e *chubbypb.Event) api.Event {

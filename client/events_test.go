@@ -33,7 +33,7 @@ func (h *Handle) waiting() []api.EventKind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var kinds []api.EventKind
-	for _, e := range h.events {
+	for _, e := range h.queue.waiting {
 		kinds = append(kinds, e.Kind)
 	}
 	return kinds
@@ -90,8 +90,8 @@ func testEvents(t *testing.T, f *fake) {
 	if want := []string{"child-addedkidfalse false", "event 0true true"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if _, err := other.Next(t.Context()); !errors.Is(err, api.InvalidArgument) || len(other.events) != 0 {
-		t.Errorf("a handle without events: %v, %d queued", err, len(other.events))
+	if _, err := other.Next(t.Context()); !errors.Is(err, api.InvalidArgument) || len(other.queue.waiting) != 0 {
+		t.Errorf("a handle without events: %v, %d queued", err, len(other.queue.waiting))
 	}
 	closeClient(t, c)
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -20,32 +19,23 @@ import (
 type Handle struct {
 	client       *Client
 	path         string
-	name         api.Name      // of the node within the cell
-	delay        time.Duration // the lock-delay of the OpenOptions
-	id           api.HandleID  // set before the first attempt to open the node
+	name         api.Name     // of the node within the cell
+	openedFor    openKey      // another Open must ask for the same to get this handle after Close
+	id           api.HandleID // set before the first attempt to open the node
 	created      bool
-	reads        bool            // opened to read
-	watches      bool            // opened for events
-	openedFor    openKey         // another Open must ask for the same to get this handle after Close
 	poisonCtx    context.Context //nolint:containedctx // of the handle: ended by Poison
 	endPoisonCtx context.CancelCauseFunc
 
 	// mu guards what follows. Lock.mu, sessionState.mu and the mutexes under it may be taken under mu.
-	mu              sync.Mutex
-	token           []byte         // names the handle in requests; nil until open
-	boundToken      []byte         // the same, bound to a sequencer, or nil
-	knownInEpoch    api.Epoch      // of the newest master that knows the handle
-	unusable        *api.Error     // why no call can succeed any more, or nil
-	closed          bool           // Close was called
-	lock            *Lock          // held through this handle, or lost and not yet released
-	lostGeneration  api.Generation // no lock of this or a lower generation is held any more: the last lost one
-	lostReason      string
-	kept            keptLock      // a lock kept after its release
-	events          []api.Event   // not yet taken by Next; at most api.MaxEventQueue
-	pendingConflict *api.Event    // another client wants the lock: queue this after presenting the handle
-	eventsChanged   chan struct{} // closed to wake callers of Next; nil without any
-	lockRequested   bool          // Acquire or TryAcquire was called
-	callsInFlight   int
+	mu            sync.Mutex
+	token         []byte     // names the handle in requests; nil until open
+	boundToken    []byte     // the same, bound to a sequencer, or nil
+	knownInEpoch  api.Epoch  // of the newest master that knows the handle
+	unusable      *api.Error // why no call can succeed any more, or nil
+	closed        bool       // Close was called
+	lock          handleLock
+	queue         eventQueue
+	callsInFlight int
 
 	// For the cache; set before Open returns, and constant then.
 	opened      api.Stat // of the node when it was opened; of one from the cache, the instance only
@@ -54,16 +44,7 @@ type Handle struct {
 }
 
 func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
-	h := &Handle{
-		client:  c,
-		path:    p.String(),
-		name:    p.Name(),
-		delay:   opts.LockDelay,
-		reads:   opts.Read,
-		watches: len(opts.Events) > 0,
-		kept:    keptLock{wanted: opts.CacheLock, tellsConflicts: slices.Contains(opts.Events, api.EventConflictingLock)},
-	}
-	h.openedFor = opts.openKey()
+	h := &Handle{client: c, path: p.String(), name: p.Name(), openedFor: opts.openKey()}
 	h.poisonCtx, h.endPoisonCtx = context.WithCancelCause(context.WithoutCancel(c.session.ended))
 	return h
 }
@@ -71,7 +52,7 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 func holdsLock(h *Handle) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lock != nil && h.lock.ctx.Err() == nil
+	return h.lock.owned != nil && h.lock.owned.ctx.Err() == nil
 }
 
 // Path returns the path the handle was opened with.
@@ -100,27 +81,29 @@ func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, re
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.lock
+	l, k := h.lock.owned, &h.lock
 	if kind == api.EventHandleInvalid {
 		generation = api.MaxGeneration
 	}
-	if current := cmp.Or(l, h.kept.idle); generation == 0 && current != nil {
+	if current := cmp.Or(l, k.idle); generation == 0 && current != nil {
 		generation = current.seq.Generation
 	}
-	if generation > h.lostGeneration {
-		h.lostGeneration, h.lostReason = generation, text
+	if generation > k.lostGeneration {
+		k.lostGeneration, k.lostReason = generation, text
 	}
-	if l != nil && (l.seq.Generation > h.lostGeneration || l.isReleased()) {
+	if l != nil && (l.seq.Generation > k.lostGeneration || l.isReleased()) {
 		l = nil
 	}
-	h.kept.forget(h.lostGeneration)
+	if k.idle != nil && k.idle.seq.Generation <= k.lostGeneration {
+		k.idle = nil
+	}
 	if l != nil && l.markTaken(text) && h.unusable == nil {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: l.seq.Generation, Reason: reason, Explanation: explanation})
 	}
 	if kind == api.EventHandleInvalid && h.unusable == nil {
 		h.enqueueEvent(api.Event{Kind: kind, Reason: reason, Explanation: explanation})
 		h.unusable = &api.Error{Code: api.HandleClosed, Message: text + "; open the node again"}
-		h.wakeWaiters()
+		h.queue.wakeNext()
 	}
 	return l
 }
@@ -158,13 +141,13 @@ func (h *Handle) Close(ctx context.Context) error {
 func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first, h.closed, h.kept.idle = !h.closed, true, nil // closing the handle releases the lock
+	first, h.closed, h.lock.idle = !h.closed, true, nil // closing the handle releases the lock
 	sound = h.unusable == nil
 	if first {
 		h.unusable = &api.Error{Code: api.HandleClosed, Message: "this handle was closed by its owner; open the node again"}
-		h.wakeWaiters()
+		h.queue.wakeNext()
 	}
-	return h.lock, first, sound
+	return h.lock.owned, first, sound
 }
 
 // clearLock makes room for another lock, after the owner has released this one: until then an event must find
@@ -172,8 +155,8 @@ func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 func (h *Handle) clearLock(l *Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.lock == l {
-		h.lock = nil
+	if h.lock.owned == l {
+		h.lock.owned = nil
 	}
 }
 
@@ -234,7 +217,7 @@ func (t *handleTable) count() (handles, events int) {
 	for _, h := range t.all() {
 		handles++
 		h.mu.Lock()
-		events += len(h.events)
+		events += len(h.queue.waiting)
 		h.mu.Unlock()
 	}
 	return handles, events
@@ -245,7 +228,7 @@ func (t *handleTable) unreleasedLocks() []*Lock {
 	var list []*Lock
 	for _, h := range t.all() {
 		h.mu.Lock()
-		l := h.lock
+		l := h.lock.owned
 		h.mu.Unlock()
 		if l != nil && !l.isReleased() {
 			list = append(list, l)
@@ -268,7 +251,7 @@ func (h *Handle) Poison() {
 	if h.unusable == nil {
 		h.unusable = why
 	}
-	h.wakeWaiters()
+	h.queue.wakeNext()
 	h.mu.Unlock()
 	h.endPoisonCtx(Poisoned)
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -60,11 +61,11 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 	}
 	from := h.client.cache.store(f, epoch, func(e *entry) {
 		e.stat, e.absentError = &stat, nil
-		if reply.GetReusable() && h.reads {
+		if reply.GetReusable() && h.openedFor.read {
 			e.readable = f.rightsChanges + 1
 		}
 	})
-	if reply.GetReusable() && !stat.Ephemeral && h.openedFor.shared {
+	if reply.GetReusable() && !stat.Ephemeral && h.openedFor.isShared() {
 		h.mu.Lock()
 		h.cacheEntry, h.cacheRights = from, f.rightsChanges
 		h.mu.Unlock()
@@ -91,12 +92,11 @@ func (c *Client) closeIdleHandle(one idleHandle) {
 	c.janitor.add(func(ctx context.Context) { c.giveBack(ctx, "close", rootPath(c.cell.cfg), known) })
 }
 
-// openKey returns what another Open must ask for to share a handle with these options. None shares a handle with
-// events, CacheLock or NoCache, or of an Open that requires an absent node.
 func (o OpenOptions) openKey() openKey {
 	return openKey{
-		shared: len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory),
-		read:   o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay), noCache: o.NoCache,
+		read: o.Read, write: o.Write, changeACL: o.ChangeACL, noCache: o.NoCache, cacheLock: o.CacheLock,
+		watches: len(o.Events) > 0, watchesConflicts: slices.Contains(o.Events, api.EventConflictingLock),
+		create: o.Create, kind: o.Kind, delay: o.LockDelay,
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 				return is
 			}
 		}
-		if !key.shared {
+		if !key.isShared() {
 			return foundNothing
 		}
 		from, idle, is = c.cache.takeIdle(now, p.Name(), key)
@@ -142,7 +142,7 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 func (h *Handle) park() bool {
 	h.mu.Lock()
 	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.opened.Instance, rightsChanges: h.cacheRights}
-	used := h.lockRequested || h.boundToken != nil || h.callsInFlight > 0
+	used := h.lock.requested || h.boundToken != nil || h.callsInFlight > 0
 	h.mu.Unlock()
 	one.epoch = h.client.Epoch()
 	return from != nil && !used && h.client.State() == session.Safe && h.client.cache.park(from, h.openedFor, one)

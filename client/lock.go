@@ -26,7 +26,7 @@ type Lock struct {
 	handle   *Handle
 	terms    lockTerms
 	seq      sequencer.Sequencer
-	firstUse *Lock           // of the same grant: itself, unless the lock was kept (see keptLock)
+	firstUse *Lock           // of the same grant: itself, unless the lock was kept (see handleLock)
 	ctx      context.Context //nolint:containedctx // it is the lock's, handed out by Context
 	cancel   context.CancelCauseFunc
 	// read says that the program has read seq. If not, no server can reject a former holder; the cell hears that at
@@ -99,7 +99,7 @@ func (l *Lock) ExclusiveUntil() time.Duration {
 	if lost {
 		return 0
 	}
-	return l.handle.client.session.exclusiveFor(l.handle.delay)
+	return l.handle.client.session.exclusiveFor(l.handle.openedFor.delay)
 }
 
 // Err checks the clock, and returns why the lock is unreliable, or nil.
@@ -203,7 +203,7 @@ func (l *Lock) release(ctx context.Context) error {
 		return nil
 	}
 	h := l.handle
-	if taken == nil && h.kept.keep(l) {
+	if taken == nil && h.lock.keep(l) {
 		return nil
 	}
 	h.clearLock(l)
@@ -233,7 +233,7 @@ func releaseSender(handle []byte, generation api.Generation, unread bool) sender
 
 // lockDeadline returns when a lock's context ends without another grant; mu is held.
 func (s *sessionState) lockDeadline(l *Lock) session.Instant {
-	delay := l.handle.delay
+	delay := l.handle.openedFor.delay
 	return s.local.FreeAt(delay).Add(-Margin(s.local.Lease(), delay))
 }
 
@@ -255,7 +255,7 @@ func (s *sessionState) endDueLocks(now session.Instant) {
 			return
 		}
 		s.locks.Drop(l)
-		left := s.local.FreeAt(l.handle.delay).Sub(now)
+		left := s.local.FreeAt(l.handle.openedFor.delay).Sub(now)
 		s.notifier.enqueueLog(func() {
 			s.cfg.Logger.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.seq.Token(), "session", s.id, "left", left)
 		})
@@ -270,18 +270,24 @@ func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	var why *api.Error
 	_, err := s.await(ctx, func(state session.State) bool {
 		why = s.endError
-		tracked := state == session.Safe && s.clock() < s.lockDeadline(l)
-		if tracked {
-			//mutant: s.locks.Put(l, -session.Instant(l.handle.delay))
-			s.locks.Put(l, session.Instant(l.handle.delay))
-			wakeUp(s.wake)
-		}
-		return tracked || why != nil
+		return s.trackIfSafe(l, state) || why != nil
 	})
 	if why != nil {
 		err = why
 	}
 	return err
+}
+
+// trackIfSafe makes the lock's context end at the lock's deadline, and reports whether that lies ahead; mu is
+// held.
+func (s *sessionState) trackIfSafe(l *Lock, state session.State) bool {
+	if state != session.Safe || s.clock() >= s.lockDeadline(l) {
+		return false
+	}
+	//mutant: s.locks.Put(l, -session.Instant(l.handle.openedFor.delay))
+	s.locks.Put(l, session.Instant(l.handle.openedFor.delay))
+	wakeUp(s.wake)
+	return true
 }
 
 func (s *sessionState) untrackLock(l *Lock) {

@@ -120,7 +120,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	h.mu.Lock()
 	h.token, h.knownInEpoch = reply.GetHandle(), epoch
 	h.mu.Unlock()
-	if h.watches && c.Epoch() != epoch {
+	if h.openedFor.watches && c.Epoch() != epoch {
 		c.auditor.requestAudit() // another master took over meanwhile, and may know all handles except this
 	}
 	return h, false, nil
