@@ -48,7 +48,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		pool:       p,
 		locator:    f,
 		dispatcher: newDispatcher(cfg, f),
-		sessions:   &sessionSet{open: map[*sessionState]struct{}{}, max: maxSessions},
+		sessions:   &sessionSet{open: map[*Client]*sessionState{}, max: maxSessions},
 		places:     make(chan struct{}, maxCellWaits),
 	}, nil
 }
@@ -94,54 +94,46 @@ const maxSessions = 1_000
 // sessionSet is the set of open sessions of a Cell. A session leaves it when its EndSession was sent or,
 // after a loss, when it sends no more KeepAlives.
 type sessionSet struct {
-	mu       sync.Mutex // guards what follows; take no mutex under it
-	open     map[*sessionState]struct{}
-	reserved int
-	max      int // maxSessions; tests set less
-	closed   bool
+	mu     sync.Mutex                // guards what follows; take no mutex under it
+	open   map[*Client]*sessionState // nil while the session is being opened
+	max    int                       // maxSessions; tests set less
+	closed bool
 }
 
-// reserve reserves a place for a new session. The caller then calls add or release.
-func (s *sessionSet) reserve() *api.Error {
+// reserve reserves a place for a new session. The caller then calls add or remove.
+func (s *sessionSet) reserve(c *Client) *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if used := len(s.open) + s.reserved; used >= s.max {
+	if used := len(s.open); used >= s.max {
 		return api.Errorf(api.QuotaExceeded, "sessions of this Cell: %d used, %d allowed; open others over another Cell (Dial)", used, s.max)
 	}
-	s.reserved++
+	s.open[c] = nil
 	return nil
 }
 
-func (s *sessionSet) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reserved--
-}
-
 // add adds a session in its reserved place. It returns false if the Cell was closed.
-func (s *sessionSet) add(one *sessionState) bool {
+func (s *sessionSet) add(c *Client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reserved--
-	if !s.closed {
-		s.open[one] = struct{}{}
-	}
+	s.open[c] = c.session
 	return !s.closed
 }
 
-func (s *sessionSet) remove(one *sessionState) {
+func (s *sessionSet) remove(c *Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, one)
+	delete(s.open, c)
 }
 
 // endAll ends all sessions for this process, and makes add reject others.
 func (s *sessionSet) endAll() {
 	s.mu.Lock()
 	s.closed = true
-	all := slices.Collect(maps.Keys(s.open))
+	all := slices.Collect(maps.Values(s.open))
 	s.mu.Unlock()
 	for _, one := range all {
-		one.endSession(Closed, "its Cell was closed")
+		if one != nil {
+			one.endSession(Closed, "its Cell was closed")
+		}
 	}
 }

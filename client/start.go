@@ -56,14 +56,14 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		auditor:      newAuditor(),
 		stopNotifier: make(chan struct{}),
 	}
-	if err := c.sessions.reserve(); err != nil {
+	if err := c.sessions.reserve(one); err != nil {
 		return nil, withOperation(err, "open a session", rootPath(c.cfg))
 	}
 	if err := one.createSession(ctx); err != nil {
-		c.sessions.release()
+		c.sessions.remove(one)
 		return nil, err
 	}
-	if !c.sessions.add(one.session) {
+	if !c.sessions.add(one) {
 		one.session.endSession(Closed, "its Cell was closed")
 		return nil, one.Err()
 	}
@@ -78,7 +78,7 @@ func (c *Client) startGoroutines(ctx context.Context) {
 	c.running.Go(func() {
 		c.keeper.keepAlive()
 		if !errors.Is(c.Err(), Closed) {
-			c.cell.sessions.remove(c.session) // the session was lost, and its owner may close it much later
+			c.cell.sessions.remove(c) // the session was lost, and its owner may close it much later
 		}
 	})
 	c.running.Go(func() {
@@ -172,7 +172,7 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 		c.keeper.stop()
 		close(c.stopNotifier)
-		c.cell.sessions.remove(c.session)
+		c.cell.sessions.remove(c)
 		if c.ownsCell {
 			_ = c.cell.Close() // never fails
 		}
