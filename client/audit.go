@@ -17,14 +17,15 @@ const maxConcurrentAudits = 4
 // auditor asks the master about held locks whenever events may have been lost, and presents handles to a new
 // master.
 type auditor struct {
-	wake chan struct{} // capacity 1: an audit was requested
+	client *Client
+	wake   chan struct{} // capacity 1: an audit was requested
 
 	mu      sync.Mutex    // guards what follows; take no mutex under it
 	next    chan struct{} // closed when the next audit has ended: it is requested and not begun, or nil
 	stopped bool          // no further audit will begin
 }
 
-func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }
+func newAuditor(c *Client) *auditor { return &auditor{client: c, wake: make(chan struct{}, 1)} }
 
 // requestAudit returns what is closed when the questions of an audit are answered, or when the session and its
 // locks have ended.
@@ -60,27 +61,27 @@ func (a *auditor) endAudits() {
 	}
 }
 
-func (c *Client) runAudits(ctx context.Context) {
+func (a *auditor) runAudits(ctx context.Context) {
 	//mutant: /* nothing */
-	defer c.auditor.endAudits()
+	defer a.endAudits()
 	for {
 		select {
-		case <-c.auditor.wake:
+		case <-a.wake:
 		case <-ctx.Done():
 			return
 		}
-		one := c.auditor.takeNext()
-		c.auditAll(ctx)
+		one := a.takeNext()
+		a.auditAll(ctx)
 		close(one)
 	}
 }
 
-func (c *Client) auditAll(ctx context.Context) {
+func (a *auditor) auditAll(ctx context.Context) {
 	slots := make(chan struct{}, maxConcurrentAudits)
 	var all sync.WaitGroup
 	defer all.Wait()
-	for _, h := range c.handles.all() {
-		l, unknown := h.auditNeeds(c.Epoch())
+	for _, h := range a.client.handles.all() {
+		l, unknown := h.auditNeeds(a.client.Epoch())
 		if l == nil && !unknown {
 			continue
 		}
@@ -92,10 +93,10 @@ func (c *Client) auditAll(ctx context.Context) {
 		all.Go(func() {
 			defer func() { <-slots }()
 			if l != nil {
-				c.auditLock(ctx, l)
+				a.auditLock(ctx, l)
 			}
 			if unknown {
-				c.presentHandle(ctx, h)
+				a.presentHandle(ctx, h)
 			}
 		})
 	}
@@ -116,8 +117,8 @@ func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 	return l, h.unusable == nil && h.knownInEpoch < epoch && (h.openedFor.watches || held != nil)
 }
 
-func (c *Client) auditLock(ctx context.Context, l *Lock) {
-	err := c.readIn(ctx, classAudit, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+func (a *auditor) auditLock(ctx context.Context, l *Lock) {
+	err := a.client.read(ctx, classAudit, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		//mutant: reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.currentToken()})
 		reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.openToken()})
 		if err != nil {
@@ -163,9 +164,9 @@ func impliesLockLost(c api.Code) bool {
 
 // presentHandle presents a handle to a new master (Chubby §2.9, step 8). Then it queues
 // EventMasterFailedOver: events come again, and a program that looks now sees earlier changes.
-func (c *Client) presentHandle(ctx context.Context, h *Handle) {
+func (a *auditor) presentHandle(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
-	err := c.readIn(ctx, classAudit, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	err := a.client.read(ctx, classAudit, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		_, err := t.control().chubby.GetStat(ctx, &chubbypb.GetStatRequest{Caller: caller, Handle: h.openToken()})
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
@@ -179,7 +180,7 @@ func (c *Client) presentHandle(ctx context.Context, h *Handle) {
 		h.noteTakenAway(api.EventHandleInvalid, 0, api.ByDeletion, brief(e))
 		return
 	default:
-		c.cfg.Logger.WarnContext(ctx, "a handle could not be presented to the new master, so its events may not come", "path", h.path, "session", c.session.id, "error", err)
+		a.client.cfg.Logger.WarnContext(ctx, "a handle could not be presented to the new master, so its events may not come", "path", h.path, "session", a.client.session.id, "error", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"container/list"
+	"errors"
 	"sync"
 	"time"
 
@@ -170,6 +171,13 @@ func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) *entry {
 		return nil
 	}
 	return e
+}
+
+func (c *cache) storeAbsence(f *fetch, epoch api.Epoch, err error) {
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {
+		c.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError, kept.readable = e, 0 })
+	}
 }
 
 // account updates the size of an entry, and of the cache; mu is held.

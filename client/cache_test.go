@@ -30,8 +30,8 @@ func TestKeep(t *testing.T) {
 		kept  bool
 	}{
 		{"nothing", func(*cache) {}, true},
-		{"an invalidation", func(c *cache) { c.invalidate(cachedName) }, false},
-		{"an invalidation of another name", func(c *cache) { c.invalidate("/y") }, true},
+		{"an invalidation", func(c *cache) { c.invalidate("/ls/foo" + string(cachedName)) }, false},
+		{"an invalidation of another name", func(c *cache) { c.invalidate("/ls/foo/y") }, true},
 		{"a fail-over", func(c *cache) { c.flush(5) }, false},
 		{"jeopardy", func(c *cache) { c.flush(0) }, false},
 		{"a change of one's own, begun", func(c *cache) { c.beginChange([]api.Name{cachedName}, nil) }, false},
@@ -120,8 +120,8 @@ func TestSpareHandles(t *testing.T) {
 	}{
 		{"nothing", func(*cache) {}, key, true},
 		{"other rights", func(*cache) {}, openKey{write: true}, false},
-		{"an invalidation", func(c *cache) { c.invalidate(cachedName) }, key, false},
-		{"a change of an access control list", func(c *cache) { c.invalidate(api.ACLDir) }, key, false},
+		{"an invalidation", func(c *cache) { c.invalidate("/ls/foo" + string(cachedName)) }, key, false},
+		{"a change of an access control list", func(c *cache) { c.invalidate("/ls/foo" + string(api.ACLDir)) }, key, false},
 		{"contents of one's own", func(c *cache) {
 			c.beginChange([]api.Name{cachedName}, nil)
 			c.endChange([]api.Name{cachedName}, effectContents)

@@ -27,11 +27,16 @@ func (c *cache) endFetch(f *fetch) {
 	delete(c.fetches, f)
 }
 
-func (c *cache) invalidate(name api.Name) {
+func (c *cache) invalidate(path string) {
+	p, err := api.ParsePath(path)
+	if err != nil {
+		c.flush(0) // as the intended name is unknown
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Invalidations++
-	c.evict(name)
+	c.evict(p.Name())
 }
 
 // evict removes the entry of a name, and spoils reads of it; mu is held.

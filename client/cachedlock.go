@@ -258,7 +258,7 @@ func renewCacheLease(ctx context.Context, c *Client) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, api.CacheLease)
 	defer cancel()
-	_ = c.readIn(ctx, classRenewal, "renew the cache lease", rootPath(c.cell.cfg), func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	_ = c.read(ctx, classRenewal, "renew the cache lease", rootPath(c.cell.cfg), func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		sent := c.cfg.Clock() // of this attempt: the lease counts from the answered attempt
 		reply, err := t.control().chubby.RenewCache(ctx, &chubbypb.RenewCacheRequest{Caller: caller})
 		if err == nil {

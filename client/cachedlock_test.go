@@ -62,7 +62,7 @@ func TestAuditEndsALaterUseOfTheLock(t *testing.T) {
 			}
 		}
 		f.locked(func() { f.holder = nil })
-		c.auditLock(t.Context(), uses[0])
+		c.auditor.auditLock(t.Context(), uses[0])
 		if uses[1].Err() == nil {
 			t.Error("it is used although the cell does not know it")
 		}

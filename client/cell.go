@@ -76,9 +76,7 @@ func (c *Cell) parsePath(op, path string) (api.Path, error) {
 	if err != nil {
 		return api.Path{}, fmt.Errorf("%s: %w", op, err)
 	}
-	c.locator.mu.Lock()
-	name := c.locator.cellName
-	c.locator.mu.Unlock()
+	name := c.locator.cellNameOr("")
 	if in := p.Cell(); in != api.LocalCell && in != c.cfg.Cell && in != name && (name != "" || c.cfg.Cell != api.LocalCell) {
 		return api.Path{}, &api.Error{Code: api.WrongCell, Op: op, Path: path, Cell: c.cfg.Cell,
 			Message: fmt.Sprintf("the path is in cell %s, and this client is one of cell %s; open a client for each cell", in, c.cfg.Cell)}

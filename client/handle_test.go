@@ -129,7 +129,7 @@ func TestListingOfAnotherInstance(t *testing.T) {
 func TestAbsentAfterAll(t *testing.T) {
 	c := &Client{cache: newCache(1<<20, 4)}
 	keepText(c.cache, c.cache.beginFetch(cachedName), 4, "a")
-	c.cacheAbsence(c.cache.beginFetch(cachedName), 4, &api.Error{Code: api.NotFound, Cacheable: true})
+	c.cache.storeAbsence(c.cache.beginFetch(cachedName), 4, &api.Error{Code: api.NotFound, Cacheable: true})
 	_, contents := c.cache.read(0, cachedName, 1, wantContents)
 	if _, absent := c.cache.absentErrorOf(0, cachedName); contents != foundNothing || absent != foundUsable {
 		t.Error("contents of a node that is absent")

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -35,15 +34,6 @@ func (h *Handle) cacheRead(f *fetch, epoch uint64, cacheable bool, set func(*ent
 	}
 }
 
-func (c *Client) invalidatePath(path string) {
-	p, err := api.ParsePath(path)
-	if err != nil {
-		c.cache.flush(0) // as the intended name is unknown
-		return
-	}
-	c.cache.invalidate(p.Name())
-}
-
 func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	stat, err := h.statAsShown(reply.GetStat())
 	if err != nil {
@@ -69,13 +59,6 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 		h.mu.Lock()
 		h.cacheEntry, h.cacheRights = from, f.rightsChanges
 		h.mu.Unlock()
-	}
-}
-
-func (c *Client) cacheAbsence(f *fetch, epoch api.Epoch, err error) {
-	var e *api.Error
-	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {
-		c.cache.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError, kept.readable = e, 0 })
 	}
 }
 

@@ -254,8 +254,8 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 			k.inbox.holdForLocks(l)
 		}
 	case api.EventCacheInvalidation:
-		//mutant: _ = k.client.invalidatePath //by TestCachesAreConsistent of ./cell
-		k.client.invalidatePath(e.GetPath())
+		//mutant: _ = k.client.cache.invalidate //by TestCachesAreConsistent of ./cell
+		k.client.cache.invalidate(e.GetPath())
 	default:
 		if !kind.Subscribable() { // of a newer master; it may take anything away, so the acknowledgement waits for an audit
 			k.client.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.client.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())

@@ -174,7 +174,7 @@ func (c *Client) giveBack(ctx context.Context, op, path string, send sender) {
 }
 
 func (c *Client) settleCall(ctx context.Context, op, path string, number uint64, class callClass, send sender) error {
-	err := c.readIn(ctx, class, op, path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	err := c.read(ctx, class, op, path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		return send(ctx, t, caller, c.numbers.wireMutation(number))
 	})
 	if err != nil {
@@ -183,11 +183,7 @@ func (c *Client) settleCall(ctx context.Context, op, path string, number uint64,
 	return err
 }
 
-func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
-	return c.readIn(ctx, classRead, op, path, attempt)
-}
-
-func (c *Client) readIn(ctx context.Context, class callClass, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
+func (c *Client) read(ctx context.Context, class callClass, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, class: class, attempt: attempt})
 	return err
 }

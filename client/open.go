@@ -112,7 +112,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 		if h.id != 0 {
 			c.handles.remove(h)
 		}
-		c.cacheAbsence(f, epoch, err)
+		c.cache.storeAbsence(f, epoch, err)
 		return nil, attempts > 1 && api.CodeOf(err) == api.HandleClosed, err
 	}
 	h.noteOpened(f, epoch, reply)

@@ -139,7 +139,7 @@ func (h *Handle) readCall(ctx context.Context, op string, attempt func(ctx conte
 	}
 	defer leave()
 	token := h.currentToken()
-	return h.poisonedError(op, h.client.read(ctx, op, h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+	return h.poisonedError(op, h.client.read(ctx, classRead, op, h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 		return attempt(ctx, t, caller, token)
 	}))
 }

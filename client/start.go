@@ -53,9 +53,9 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		janitor:      newJanitor(),
 		notifier:     newNotifier(),
 		handles:      newHandleTable(),
-		auditor:      newAuditor(),
 		stopNotifier: make(chan struct{}),
 	}
+	one.auditor = newAuditor(one)
 	if err := c.sessions.reserve(one); err != nil {
 		return nil, withOperation(err, "open a session", rootPath(c.cfg))
 	}
@@ -85,7 +85,7 @@ func (c *Client) startGoroutines(ctx context.Context) {
 		c.janitor.settleAll(c.session.ended)
 		c.numbers.releasePlaces()
 	})
-	c.running.Go(func() { c.runAudits(c.session.ended) })
+	c.running.Go(func() { c.auditor.runAudits(c.session.ended) })
 	if c.cache.enabled() && c.cache.lease.required {
 		c.running.Go(func() { renewCacheLeases(c) })
 	}
