@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -49,8 +48,8 @@ func (v replicaView) compareAge(other replicaView) int {
 
 // viewReplica asks one replica, for at most DialTimeout. Locate comes first, as another cell's server rejects
 // it.
-func viewReplica(ctx context.Context, c *Cell, address string) replicaView {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
+func viewReplica(whole context.Context, c *Cell, address string) replicaView {
+	ctx, cancel := context.WithTimeout(whole, c.cfg.DialTimeout)
 	defer cancel()
 	v := replicaView{address: address}
 	t, giveBack, err := c.pool.borrow(address)
@@ -59,7 +58,9 @@ func viewReplica(ctx context.Context, c *Cell, address string) replicaView {
 		giveBack()
 	}
 	v.refused = errors.Is(err, syscall.ECONNREFUSED)
-	v.err = withoutCause(err)
+	if v.err = withoutCause(err); err != nil && whole.Err() != nil {
+		v.err = &api.Error{Code: api.Unavailable, Message: "no answer", Err: contextError(whole)}
+	}
 	return v
 }
 
@@ -94,30 +95,26 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	asked := map[string]bool{}
 	// Close connections to former members.
 	defer func() { c.pool.retain(append(slices.Collect(maps.Keys(asked)), c.locator.knownAddresses()...)) }()
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	ask := func(address string) {
-		if asked[address] {
-			return
+	taken := 0
+	defer func() {
+		for cancel(); taken < len(asked); taken++ {
+			<-arrived
 		}
-		asked[address] = true
-		running.Go(func() {
-			v := viewReplica(ctx, c, address)
-			select {
-			case arrived <- v:
-			case <-ctx.Done():
-			}
-		})
+	}()
+	ask := func(address string) {
+		if !asked[address] {
+			asked[address] = true
+			go func() { arrived <- viewReplica(ctx, c, address) }()
+		}
 	}
 	for _, address := range servers {
 		ask(address)
 	}
 	var views []replicaView
 	answered := false
-	for len(views) < len(asked) {
-		v := nextView(ctx, arrived, asked, views)
-		views = append(views, v)
+	for taken < len(asked) {
+		v := <-arrived
+		taken, views = taken+1, append(views, v)
 		answered = answered || v.err == nil
 		if v.err == nil && enough(v) {
 			return views, nil
@@ -132,21 +129,6 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 		return nil, noAnswerError(ctx, c.cfg, op, views)
 	}
 	return views, nil
-}
-
-// nextView waits for a view. After ctx it returns a view without an answer.
-func nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]bool, views []replicaView) replicaView {
-	select {
-	case v := <-arrived:
-		return v
-	case <-ctx.Done():
-	}
-	for address := range asked {
-		if !slices.ContainsFunc(views, func(v replicaView) bool { return v.address == address }) {
-			return replicaView{address: address, err: &api.Error{Code: api.Unavailable, Message: "no answer", Err: contextError(ctx)}}
-		}
-	}
-	return replicaView{}
 }
 
 func noAnswerError(ctx context.Context, cfg Config, op string, views []replicaView) error {
@@ -313,10 +295,8 @@ func AwaitMembers(ctx context.Context, c *Client, change MemberChange, progress 
 		if done, err := change.settled(now); done || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep(ctx, membersPoll); ctx.Err() != nil {
 			return context.Cause(ctx)
-		case <-time.After(membersPoll):
 		}
 	}
 }
