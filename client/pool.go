@@ -66,7 +66,6 @@ type target struct {
 
 	mu           sync.Mutex      // guards what follows; take no mutex under it
 	controlConn  *connection     // see control
-	refused      error           // why the last attempt to connect failed, or nil
 	replica      string          // its id at its last claim to be the master, or empty
 	epoch        uint64          // of that claim
 	masterCtx    context.Context //nolint:containedctx // of the calls to it as the master: ended when another replica is found to be the master
@@ -119,10 +118,9 @@ func (p *pool) getLocked(address string) (*target, error) {
 func (t *target) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := t.pool.cfg.Dialer(ctx, t.address)
 	if err == nil {
-		conn, err = t.pool.encryption.secure(ctx, conn, t.address)
+		return t.pool.encryption.secure(ctx, conn, t.address)
 	}
-	t.noteDial(err)
-	return conn, err
+	return nil, err
 }
 
 func (p *pool) framesConfig() frames.LinkConfig {
@@ -281,15 +279,6 @@ func (t *target) tryReplacement(old, next *connection, since session.Instant) {
 	superfluous.Close() // the other connection repeats its pending calls
 }
 
-func (t *target) noteDial(err error) {
-	if errors.Is(err, context.Canceled) {
-		return // abandoned, which says nothing of the replica
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.refused = err
-}
-
 // explainError returns the error of a call as chubbypb.Error does, and for an unreachable replica the
 // system's words, without gRPC's three layers.
 func (t *target) explainError(err error) error {
@@ -298,20 +287,12 @@ func (t *target) explainError(err error) error {
 	}
 	err = chubbypb.Error(err)
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != api.Unavailable || e.Err == nil {
+	var failed connectError
+	if !errors.As(err, &e) || e.Code != api.Unavailable || !errors.As(e.Err, &failed) {
 		return err
-	}
-	t.mu.Lock()
-	refused := t.refused
-	t.mu.Unlock()
-	if refused == nil {
-		return err
-	}
-	if errors.As(refused, &e) && e.Code == api.Unauthenticated {
-		return e
 	}
 	own := *e
-	own.Message, own.Err = systemText(refused), refused
+	own.Message, own.Err = systemText(failed.cause), failed.cause
 	return &own
 }
 
