@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,10 +209,10 @@ func TestDroppedBeforeAcknowledged(t *testing.T) {
 // cachingReader is a session with cache leases, and a handle through which it reads.
 type cachingReader struct {
 	*testing.T
-	f     *fake
-	c     *Client
-	h     *Handle
-	ahead atomic.Int64 // nanoseconds by which its clock is ahead of the bubble's
+	f    *fake
+	c    *Client
+	h    *Handle
+	jump func(ahead time.Duration) // of its clock
 }
 
 // inCachingReader runs a test with one, of a cell that grants cache leases.
@@ -224,8 +223,7 @@ func inCachingReader(t *testing.T, test func(r *cachingReader)) {
 		f.cacheable, f.cacheLease = true, &lease
 		r := &cachingReader{T: t, f: f}
 		cfg := f.config()
-		clock := cfg.withDefaults().Clock
-		cfg.Clock = func() session.Instant { return clock().Add(time.Duration(r.ahead.Load())) }
+		r.jump = f.jumping(&cfg)
 		r.c = f.client(cfg)
 		r.h = watching(t, r.c)
 		test(r)
@@ -311,11 +309,11 @@ func TestCacheLeaseEndsByTheClock(t *testing.T) {
 			return nil
 		})
 		usable := time.Duration(float64(api.CacheLease)*(1-api.ClockRateBound)) - slow
-		r.ahead.Add(int64(usable - time.Millisecond))
+		r.jump(usable - time.Millisecond)
 		if _, err := r.h.Stat(r.Context()); err != nil || len(r.f.heard("GetStat")) != 1 {
 			r.Errorf("while the lease runs: %v, %d reads", err, len(r.f.heard("GetStat")))
 		}
-		r.ahead.Add(int64(time.Millisecond))
+		r.jump(usable)
 		if _, err := r.h.Stat(r.Context()); err != nil || len(r.f.heard("GetStat")) != 2 {
 			r.Errorf("when it is over: %v, %d reads", err, len(r.f.heard("GetStat")))
 		}

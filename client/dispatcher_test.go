@@ -103,38 +103,6 @@ func TestCallsEndWithTheirSession(t *testing.T) {
 // unknownKind is one that a newer master may send.
 const unknownKind chubbypb.EventKind = 63
 
-// An event of a kind that this version does not know may have been any: it is not
-// acknowledged before every lock was asked about, and handles are told to look again.
-func TestUnknownEventsHoldBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c, l := f.held(f.config())
-		h := watching(t, c)
-		f.on("GetSequencer", after(2*time.Second))
-		f.mu.Lock()
-		f.holder.revoked = 99 // which is what the event says, for all that this version knows
-		f.mu.Unlock()
-		f.post(f.only(), unknownKind)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if f.state().acked != 0 {
-			t.Error("acknowledged before the lock was asked about")
-		}
-		if got := h.waiting(); !slices.Equal(got, []api.EventKind{api.EventLost}) {
-			t.Errorf("a handle was told %v", got)
-		}
-		time.Sleep(2 * time.Second)
-		if l.Err() == nil || f.state().acked != 0 {
-			t.Errorf("the lock says %v, acknowledged %d", l.Err(), f.state().acked)
-		}
-		_ = l.Release(t.Context())
-		time.Sleep(time.Second)
-		if f.state().acked != 1 {
-			t.Errorf("acknowledged %d in the end", f.state().acked)
-		}
-		closeClient(t, c)
-	})
-}
-
 // Each kind of the vocabulary is dealt with: none is taken for one of a newer master.
 func TestEveryEventKindIsKnown(t *testing.T) {
 	for _, kind := range append(api.EventKinds(), api.EventKind(unknownKind)) {
@@ -153,12 +121,18 @@ func TestEveryEventKindIsKnown(t *testing.T) {
 	}
 }
 
-// Events that are missing may have taken a lock away: they are acknowledged when
-// every lock was asked about, and those that turn out lost have been let go.
+// Events that are missing, and one of a kind that this version does not know, may have taken a lock
+// away: they are acknowledged when every lock was asked about, and those that turn out lost have been
+// let go. Handles are told to look again.
 func TestMissingEventsHoldBack(t *testing.T) {
-	for _, lost := range []bool{true, false} {
+	for _, row := range []struct {
+		kind chubbypb.EventKind
+		lost bool
+	}{{chubbypb.EventKind_EVENT_KIND_LOST, true}, {chubbypb.EventKind_EVENT_KIND_LOST, false}, {unknownKind, true}} {
 		inBubble(t, func(t *testing.T, f *fake) {
+			lost := row.lost
 			c, l := f.held(f.config())
+			h := watching(t, c)
 			f.on("GetSequencer", after(2*time.Second))
 			s := f.only()
 			f.mu.Lock()
@@ -166,11 +140,11 @@ func TestMissingEventsHoldBack(t *testing.T) {
 			if !lost {
 				f.holder.revoked = 0
 			}
-			s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOST})
+			s.queue(&chubbypb.Event{Kind: row.kind})
 			f.mu.Unlock()
 			time.Sleep(time.Second)
-			if f.state().acked != 0 {
-				t.Errorf("acknowledged before the lock was asked about")
+			if got := h.waiting(); f.state().acked != 0 || !slices.Equal(got, []api.EventKind{api.EventLost}) {
+				t.Errorf("acknowledged %d before the lock was asked about; a handle was told %v", f.state().acked, got)
 			}
 			time.Sleep(2 * time.Second)
 			if got := f.state().acked; (l.Err() != nil) != lost || (got == 0) != lost {
@@ -301,9 +275,8 @@ func TestClosedAfterTheLastNotice(t *testing.T) {
 // jeopardy, however many locks it holds, each of which has a line of the log.
 func TestJeopardyIsToldWithManyLocks(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		var jump atomic.Int64
 		cfg, r := f.recorded()
-		cfg.Clock = func() session.Instant { return session.Instant(time.Since(f.began)).Add(time.Duration(jump.Load())) }
+		jump := f.jumping(&cfg)
 		c := f.client(cfg)
 		for i := range 2 * maxNotices {
 			h := &Handle{client: c, path: fmt.Sprintf("/ls/foo/%d", i)}
@@ -311,7 +284,7 @@ func TestJeopardyIsToldWithManyLocks(t *testing.T) {
 			must(t, c.session.trackLock(t.Context(), l))
 		}
 		f.cut(addresses()...)
-		jump.Store(int64(20 * time.Second))
+		jump(20 * time.Second)
 		if state := c.State(); state != session.Jeopardy {
 			t.Fatalf("after 20 s: %v", state)
 		}

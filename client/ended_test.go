@@ -75,22 +75,6 @@ func TestSessionEnded(t *testing.T) {
 	}
 }
 
-// Without locks there is nothing to wait for.
-func TestSessionEndedWithoutLocks(t *testing.T) {
-	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		h := lockable(t, c, 0)
-		time.Sleep(time.Second)
-		f.doomed()
-		<-c.Done()
-		synctest.Wait()
-		time.Sleep(10 * time.Millisecond)
-		if !f.over() {
-			t.Errorf("not acknowledged")
-		}
-		wants(t, "Stat", second(h.Stat(t.Context())), EndedByCell)
-	})
-}
-
 // When the lease is over before the owner has let go, nothing is acknowledged
 // any more: the master has counted on the lease alone.
 func TestSessionEndedForTheDeaf(t *testing.T) {

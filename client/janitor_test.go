@@ -85,30 +85,6 @@ func TestAbandonedOpen(t *testing.T) {
 	})
 }
 
-// Close and Release are carried through although their callers left.
-func TestAbandonedCloseAndRelease(t *testing.T) {
-	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		h := lockable(t, c, 0)
-		l := acquired(t, h)
-		f.when(func(s seen) bool { return (s.method == "CloseHandle" || s.method == "Release") && s.nth == 1 }, hang)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		wants(t, "Release", l.Release(ctx), api.Uncertain)
-		time.Sleep(time.Second)
-		if f.state().held != 0 {
-			t.Errorf("the lock is still held")
-		}
-		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		wants(t, "Close", h.Close(ctx), api.Uncertain)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if s := f.state(); s.handles != 0 || len(f.heard("Cancel")) != 0 {
-			t.Errorf("handles %v, cancels %v", s.handles, f.heard("Cancel"))
-		}
-	})
-}
-
 // Close and Release are carried through also if their callers left before they
 // could be sent, as the cell could not be reached: at a deadline, or cancelled
 // before the call.
@@ -149,28 +125,23 @@ func TestUnsentCloseAndRelease(t *testing.T) {
 	}
 }
 
-// Close and Release are carried through also if their callers left when every
-// attempt had been refused for now, as while there is no master to take them.
+// Close and Release are carried through also if their callers left without an answer, or
+// when every attempt had been refused for now, as while there is no master to take them.
 func TestRefusedCloseAndReleaseAreCarriedThrough(t *testing.T) {
-	for name, refusal := range map[string]*api.Error{
-		"no master":  api.Errorf(api.Unavailable, "it cannot serve yet"),
-		"not master": api.Errorf(api.NotMaster, "it is not the master"),
+	for name, answer := range map[string]verb{
+		"no master":  fail(api.Errorf(api.Unavailable, "it cannot serve yet")),
+		"not master": fail(api.Errorf(api.NotMaster, "it is not the master")),
+		"no answer":  hang,
 	} {
 		runInSession(t, name, func(t *testing.T, f *fake, c *Client) {
 			h := lockable(t, c, 0)
 			l := acquired(t, h)
-			refuse := func(s seen) verb {
-				if s.method == "CloseHandle" || s.method == "Release" {
-					return fail(refusal)
-				}
-				return nil
-			}
 			leave := func(what string, call func(context.Context) error) {
-				f.script(refuse)
+				f.when(func(s seen) bool { return s.method == "CloseHandle" || s.method == "Release" }, answer)
 				ctx := bounded(t, time.Second)
 				wants(t, what, call(ctx), api.Uncertain)
 				f.script(nil)
-				time.Sleep(2 * time.Second)
+				time.Sleep(defaultCallTimeout + 2*time.Second)
 				synctest.Wait()
 			}
 			leave("Release", l.Release)
@@ -180,6 +151,9 @@ func TestRefusedCloseAndReleaseAreCarriedThrough(t *testing.T) {
 			leave("Close", h.Close)
 			if handles := f.state().handles; handles != 0 {
 				t.Errorf("%d handles are still open", handles)
+			}
+			if n := len(f.heard("Cancel")); n != 0 {
+				t.Errorf("%d calls of Cancel", n)
 			}
 			settled(t, c)
 		})

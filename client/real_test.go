@@ -19,54 +19,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/session"
 )
-
-// A lock survives the loss of the master, its waiter keeps waiting, and gets it
-// when it is released (Chubby §1: locks survive fail-over).
-func TestRealCellFailOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 3)
-		open := func() (*client.Client, *client.Handle) {
-			c := dialled(t, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
-			h := opened(t, c, "/ls/local/lock", client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: 10 * time.Second})
-			return c, h
-		}
-		one, first := open()
-		two, second := open()
-		l := ok(first.Acquire(t.Context(), api.Exclusive, client.Reason("first")))(t)
-		if _, err := second.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockHeld) {
-			t.Errorf("TryAcquire: %v", err)
-		}
-		got := make(chan *client.Lock)
-		go func() {
-			l, err := second.Acquire(t.Context(), api.Exclusive)
-			if err != nil {
-				t.Errorf("the waiter: %v", err)
-			}
-			got <- l
-		}()
-		for range 2 {
-			id := cell.Master()
-			cell.Kill(id)
-			if _, err := first.SetContents(t.Context(), []byte(id)); err != nil {
-				t.Errorf("SetContents: %v", err)
-			}
-			time.Sleep(5 * time.Second)
-			cell.Restart(id)
-			time.Sleep(20 * time.Second)
-		}
-		if l.Err() != nil || one.State() != session.Safe || two.State() != session.Safe {
-			t.Errorf("after the fail-overs: %v, %v, %v", l.Err(), one.State(), two.State())
-		}
-		wants(t, "CheckSequencer", one.CheckSequencer(t.Context(), l.Sequencer().String()), nil)
-		wants(t, "Release", l.Release(t.Context()), nil)
-		if next := <-got; next == nil || next.Token() <= l.Token() {
-			t.Errorf("the waiter got %v after %v", next, l.Token())
-		}
-		closed(t, one, two)
-	})
-}
 
 // A holder that is cut off knows that it is one, a Margin before the cell gives
 // its lock to the next in the queue, who does not wait needlessly either

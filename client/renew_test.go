@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,33 +249,30 @@ func TestRenewLogsWhoDoesNotReturn(t *testing.T) {
 	}
 }
 
+// jumping gives a Config a clock that jump puts ahead of the bubble's.
+func (f *fake) jumping(cfg *Config) (jump func(ahead time.Duration)) {
+	var ahead atomic.Int64
+	cfg.Clock = func() session.Instant { return session.Instant(time.Since(f.began)).Add(time.Duration(ahead.Load())) }
+	return func(d time.Duration) { ahead.Store(int64(d)) }
+}
+
 // A process that was stopped for longer than lease and grace, or a machine that
 // slept while Go's timers slept with it, must not use its session: the clock is
 // looked at before every call, and nothing that arrives late revives it.
 func TestClockJump(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		var mu sync.Mutex
-		var jump time.Duration
 		cfg := f.config()
-		cfg.Clock = func() session.Instant {
-			mu.Lock()
-			defer mu.Unlock()
-			return session.Instant(time.Since(f.began) + jump)
-		}
+		jump := f.jumping(&cfg)
 		c := f.client(cfg)
 		h := lockable(t, c, 0)
 		l := acquired(t, h)
 		time.Sleep(time.Second)
-		mu.Lock()
-		jump = 20 * time.Second
-		mu.Unlock()
+		jump(20 * time.Second)
 		wants(t, "the lock right after the jump", l.Err(), LeaseNearEnd)
 		if c.State() != session.Jeopardy {
 			t.Errorf("state %v", c.State())
 		}
-		mu.Lock()
-		jump = 100 * time.Second
-		mu.Unlock()
+		jump(100 * time.Second)
 		// The first to look is the reply that comes too late.
 		c.session.applyGrant(c.session.clock(), session.Grant{Epoch: 99, Number: 1, Lease: time.Minute})
 		before := len(f.heard("SetContents"))
@@ -293,14 +290,8 @@ func TestClockJump(t *testing.T) {
 // the session is safe again, although nobody has noticed the pause yet.
 func TestCallAfterPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		var mu sync.Mutex
-		var jump time.Duration
 		cfg := f.config()
-		cfg.Clock = func() session.Instant {
-			mu.Lock()
-			defer mu.Unlock()
-			return session.Instant(time.Since(f.began) + jump)
-		}
+		jump := f.jumping(&cfg)
 		c := f.client(cfg)
 		h := lockable(t, c, 0)
 		f.script(func(s seen) verb {
@@ -309,9 +300,7 @@ func TestCallAfterPause(t *testing.T) {
 			}
 			return nil
 		})
-		mu.Lock()
-		jump = 20 * time.Second
-		mu.Unlock()
+		jump(20 * time.Second)
 		noError(t, second(h.SetContents(t.Context(), nil)))
 		closeClient(t, c)
 	})
@@ -320,21 +309,13 @@ func TestCallAfterPause(t *testing.T) {
 // The loop that owns the timers finds out about a jump by itself.
 func TestClockJumpUnasked(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		var mu sync.Mutex
-		var jump time.Duration
 		cfg := f.config()
-		cfg.Clock = func() session.Instant {
-			mu.Lock()
-			defer mu.Unlock()
-			return session.Instant(time.Since(f.began) + jump)
-		}
+		jump := f.jumping(&cfg)
 		c := f.client(cfg)
 		h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Second})
 		l := acquired(t, h)
 		time.Sleep(time.Second)
-		mu.Lock()
-		jump = 20 * time.Second
-		mu.Unlock()
+		jump(20 * time.Second)
 		began := time.Now()
 		<-l.Context().Done()
 		if d := time.Since(began); d > maxTickHolding {

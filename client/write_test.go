@@ -165,27 +165,6 @@ func TestSameNumberUntilAnswered(t *testing.T) {
 	}
 }
 
-// A connection that breaks under a call does not fail it.
-func TestConnectionLost(t *testing.T) {
-	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		h := lockable(t, c, 0)
-		f.onFirst("SetContents", func(ctx context.Context, next func() (any, error)) (any, error) {
-			_, _ = next()
-			f.cut("a:1")
-			f.elect("c:1")
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		began := time.Now()
-		if _, err := h.SetContents(t.Context(), []byte("one")); err != nil || f.state().writes != 1 {
-			t.Errorf("%v, %d writes", err, f.state().writes)
-		}
-		if d := time.Since(began); d > 2*time.Second {
-			t.Errorf("it took %v", d)
-		}
-	})
-}
-
 // Definite refusals are not retried, and keep what they carry.
 func TestRefusals(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
