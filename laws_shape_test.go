@@ -171,7 +171,6 @@ func large() map[string]string {
 		"cmd/chubbyctl.globals":               "several things still: to be cut",
 		"cmd/chubbyctl.workOptions":           "several things still: to be cut",
 		"cmd/chubbyctl/internal/sizing.Costs": "a record of what was measured",
-		"internal/supervise.Process":          "several things still: to be cut",
 		"namespace.Tree":                      "all that is done to the tree, pure",
 		"raftfsm.Command":                     "a field for each command of the log",
 		"raftfsm.State":                       "all that the log does, pure",

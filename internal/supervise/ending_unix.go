@@ -37,16 +37,16 @@ func (p *Process) awaitGuardian() {
 	orphans := p.killOrphans()
 	if p.pid == 0 { // it may have started the command without a report
 		p.err = ErrLate
-		if !p.rescued {
+		if !p.deadline.missed {
 			p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", untimely(err))
 		}
 		p.started <- p.err
 		return
 	}
 	switch {
-	case p.rescued && p.ended:
+	case p.deadline.missed && p.ended:
 		return
-	case p.rescued:
+	case p.deadline.missed:
 		p.result = Result{Code: 128 + int(unix.SIGKILL), Cut: true}
 		return
 	}
@@ -99,44 +99,64 @@ func (p *Process) extendTime() {
 	instant := now()
 	left, news := p.command.Allowed()
 	kill := instant + int64(left)
-	if off := time.Duration(kill - p.told); !news || off > -slack && off < slack {
+	if off := time.Duration(kill - p.deadline.told); !news || off > -slack && off < slack {
 		return
 	}
-	p.told = kill
-	p.expectEnd(kill)
+	p.deadline.told = kill
+	p.deadline.move(kill)
 	p.control.give(order{StopAt: kill - int64(p.command.KillAfter), KillAt: kill})
 }
 
-// expectEnd records the instant by which everything must be gone. Once the command has been asked to end, it
-// only moves closer.
-func (p *Process) expectEnd(instant int64) {
-	if p.asked || p.stopping.Load() {
-		instant = min(p.due, instant)
-	}
-	if instant > p.due {
-		p.late = 0
-	}
-	p.due = instant
+// deadline is when the guardian must have reported that everything is gone.
+type deadline struct {
+	margin  time.Duration // how long after it nobody else can have the lock
+	told    int64         // the last instant of killing sent to the guardian
+	due     int64         // the deadline; 0: none yet
+	late    int64         // when this process noticed that the guardian is late; else 0
+	closing bool          // the command has been asked to end: the deadline only moves closer
+	missed  bool          // the guardian is killed because it was late
 }
 
-// nextCheck returns the time until the next checkGuardian.
-func (p *Process) nextCheck() time.Duration {
-	if p.due == 0 || p.rescued {
+func (d *deadline) move(instant int64) {
+	if d.closing {
+		instant = min(d.due, instant)
+	}
+	if instant > d.due {
+		d.late = 0
+	}
+	d.due = instant
+}
+
+// closeIn notes that the command is asked to end, and killed in that time at the latest.
+func (d *deadline) closeIn(left time.Duration) {
+	d.closing = true
+	d.move(now() + int64(left))
+}
+
+// nextCheck returns the time until the next isMissed.
+func (d *deadline) nextCheck() time.Duration {
+	if d.due == 0 || d.missed {
 		return time.Hour
 	}
-	return time.Duration(max(p.due, p.late)-now()) + p.command.Margin/4
+	return time.Duration(max(d.due, d.late)-now()) + d.margin/4
 }
 
-// checkGuardian kills a late guardian, which is stopped (SIGSTOP, a debugger, a frozen group) or hangs. The
-// system then kills the command, and killOrphans the rest. The first late check only records that: this process
-// may have been stopped itself, with the report in the pipe.
-func (p *Process) checkGuardian() {
+// isMissed reports whether the guardian is too late: it is stopped (SIGSTOP, a debugger, a frozen group) or hangs.
+// The first late check only records that: this process may have been stopped itself, with the report in the pipe.
+func (d *deadline) isMissed() bool {
 	switch {
-	case p.nextCheck() > 0: // the timer and now use different clocks
-	case p.late == 0:
-		p.late = now()
+	case d.nextCheck() > 0: // the timer and now use different clocks
+	case d.late == 0:
+		d.late = now()
 	default:
-		p.rescued = true
+		d.missed = true
+	}
+	return d.missed
+}
+
+// checkGuardian kills a late guardian. The system then kills the command, and killOrphans the rest.
+func (p *Process) checkGuardian() {
+	if !p.deadline.missed && p.deadline.isMissed() {
 		p.announcer.add("CMD's guardian process did not stop CMD in time, perhaps because it is stopped itself; chubbyctl kills both")
 		_ = p.guardian.Process.Kill() // fails only if it has ended
 	}

@@ -33,15 +33,11 @@ type Process struct {
 	control   *control
 	announcer *announcer
 	terminal  *terminal
+	deadline  deadline
 	pid       int
-	told      int64 // the last instant of killing sent to the guardian
-	due       int64 // when it must have reported that everything is gone
-	late      int64 // when this process noticed that it is late; else 0
-	gone      bool  // the guardian has reported that everything is gone
-	ended     bool  // the guardian has reported how the command ended
-	asked     bool  // Stop was ordered
-	rescued   bool  // the guardian was killed because it was late
-	starved   bool  // the system has stopped the command for using the terminal from the background
+	gone      bool // the guardian has reported that everything is gone
+	ended     bool // the guardian has reported how the command ended
+	starved   bool // the system has stopped the command for using the terminal from the background
 	result    Result
 	err       error
 }
@@ -62,6 +58,7 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 		started:  make(chan error, 1),
 		finished: make(chan struct{}),
 		terminal: openTerminal(),
+		deadline: deadline{margin: c.Margin},
 	}
 	//mutant: _ = children
 	p.others = children()
@@ -147,14 +144,14 @@ func (p *Process) runSupervision(interrupts []os.Signal) {
 		terminalAsked = p.terminal.asked
 	}
 	p.extendTime()
-	if p.told == 0 {
+	if p.deadline.told == 0 {
 		p.control.give(order{Stop: true}) // Allowed leaves no time: start nothing
 	}
 	for _, s := range interrupts {
 		p.control.give(order{Signal: Number(s)})
 	}
 	for open := true; open; {
-		overdue.Reset(p.nextCheck())
+		overdue.Reset(p.deadline.nextCheck())
 		select {
 		case <-overdue.C:
 			p.checkGuardian()
@@ -168,8 +165,7 @@ func (p *Process) runSupervision(interrupts []os.Signal) {
 			p.yieldTerminal()
 		case o := <-p.orders:
 			if o.Stop {
-				p.asked = true
-				p.expectEnd(now() + int64(p.command.KillAfter))
+				p.deadline.closeIn(p.command.KillAfter)
 			}
 			p.control.give(o)
 		case r, more := <-p.reports:
@@ -214,7 +210,7 @@ func (p *Process) handleReport(r report) bool {
 		p.announcer.add(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
 	case r.Stopping != 0:
 		p.stopping.Store(true)
-		p.expectEnd(now() + r.Stopping)
+		p.deadline.closeIn(time.Duration(r.Stopping))
 		what := "CMD gets"
 		if p.ended {
 			what = fmt.Sprintf("CMD has ended, and %d of the processes that it has left behind have not: they get", r.Left)

@@ -172,7 +172,7 @@ func (p *Process) suspendToo() {
 // suspend stops this process (pid), or with 0 its group, until the shell continues it. Then it continues the
 // command, and lends it the terminal again if it had it.
 func (p *Process) suspend(pid int, lend bool) {
-	left := time.Duration(p.told - now()).Round(time.Second)
+	left := time.Duration(p.deadline.told - now()).Round(time.Second)
 	p.announcer.addAndWait(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
 	suspendSelf(pid)
 	if lend {
