@@ -58,32 +58,6 @@ func (c *Console) acts() map[string]act {
 	}
 }
 
-func (c *Console) routes() map[string]http.HandlerFunc {
-	list := map[string]http.HandlerFunc{
-		"GET /console/{$}":           c.visit("glance", page{Title: "Overview", Nav: "glance", Every: 2}, c.glance),
-		"GET /console/locks":         c.visit("locks", page{Title: "Locks", Nav: "locks", Every: 3}, c.locks),
-		"GET /console/sessions":      c.visit("sessions", page{Title: "Sessions", Nav: "sessions", Every: 3}, c.sessions),
-		"GET /console/sessions/{id}": c.visit("session", page{Title: "Session", Nav: "sessions", Every: 2}, c.oneSession),
-		"GET /console/tree":          c.visit("tree", page{Title: "Tree", Nav: "tree"}, c.tree),
-		"GET /console/explain":       c.visit("explain", page{Title: "Why does it wait?", Nav: "explain"}, c.explain),
-		"GET /console/waits":         c.visit("waits", page{Title: "Waits", Nav: "waits", Every: 3}, waits),
-		"GET /console/quotas":        c.visit("quotas", page{Title: "Quotas", Nav: "quotas"}, quotas),
-		"GET /console/misuse":        c.visit("misuse", page{Title: "Misuse", Nav: "misuse", Every: 5}, c.misuse),
-		"GET /console/takeovers":     c.visit("takeovers", page{Title: "Take-overs", Nav: "takeovers", Every: 2}, c.takeovers),
-		"GET /console/events":        c.visit("events", page{Title: "Events", Nav: "events"}, c.events),
-		"GET /console/static/{name}": c.serveAsset,
-		"GET " + eventsPath:          c.stream,
-		"GET /console/login":         c.loginPage,
-		"POST /console/login":        c.login,
-		"POST /console/logout":       c.logout,
-	}
-	for name, a := range c.acts() {
-		list["GET /console/act/"+name] = c.visit("act", page{Title: "Act"}, actPage(a))
-		list["POST /console/act/"+name] = c.perform(name, a)
-	}
-	return list
-}
-
 // doneTime is how long a page's address has a message. People share addresses, keep them and go back to them.
 const doneTime = 30 * time.Second
 
@@ -218,14 +192,6 @@ func breakLock(ctx context.Context, v *visitor, values url.Values) (string, erro
 	return pageURL("explain", "path", path), inSession(ctx, v, func(s *client.Client) error {
 		return s.BreakLock(ctx, path, values.Get("reason"), values.Get("now") != "")
 	})
-}
-
-func sessionOf(text string) (api.SessionID, error) {
-	number, err := strconv.ParseUint(strings.TrimPrefix(text, "s"), 10, 64)
-	if err != nil || number == 0 {
-		return 0, api.Errorf(api.InvalidArgument, "%.40q is no session: want a number, as in s17", text)
-	}
-	return api.SessionID(number), nil
 }
 
 func endForm(ctx context.Context, v *visitor, values url.Values) (actForm, error) {

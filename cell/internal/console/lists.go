@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
@@ -32,7 +33,7 @@ func pagerOf(q *http.Request) (pager, error) {
 // many nodes and few locks.
 const maxAsked = 8
 
-func list[T any](p *pager, q *http.Request, ask func(after string) (part []T, next string, err error)) (part []T, err error) {
+func askParts[T any](p *pager, q *http.Request, ask func(after string) (part []T, next string, err error)) (part []T, err error) {
 	next := p.after
 	for range maxAsked {
 		if part, next, err = ask(next); err != nil || len(part) > 0 || next == "" {
@@ -60,7 +61,7 @@ func listPage[T any](ctx context.Context, content *listing, q *http.Request, ask
 	if content.Pager, err = pagerOf(q); err != nil {
 		return 0, err
 	}
-	part, err := list(&content.Pager, q, func(after string) ([]T, string, error) { return ask(ctx, after, maxRows) })
+	part, err := askParts(&content.Pager, q, func(after string) ([]T, string, error) { return ask(ctx, after, maxRows) })
 	content.Rows = part
 	return len(part), err
 }
@@ -227,7 +228,7 @@ func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, q 
 		t.Stat, t.Contents = stat, showContents(data)
 		return err
 	}
-	t.Children, err = list(&t.Pager, q, func(after string) (part []api.Stat, next string, err error) {
+	t.Children, err = askParts(&t.Pager, q, func(after string) (part []api.Stat, next string, err error) {
 		part, more, err := h.ReadDirPage(ctx, after, maxRows)
 		if more {
 			next = part[len(part)-1].Path.Base()
@@ -284,4 +285,12 @@ func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request, p *p
 	}
 	p.Operator = isOperator(ctx, v)
 	return nil
+}
+
+func sessionOf(text string) (api.SessionID, error) {
+	number, err := strconv.ParseUint(strings.TrimPrefix(text, "s"), 10, 64)
+	if err != nil || number == 0 {
+		return 0, api.Errorf(api.InvalidArgument, "%.40q is no session: want a number, as in s17", text)
+	}
+	return api.SessionID(number), nil
 }

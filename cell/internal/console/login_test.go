@@ -52,7 +52,7 @@ func TestLoginsEnd(t *testing.T) {
 	counts(second, true)
 	counted = false
 	counts(second, false)
-	ls.end(second)
+	ls.drop(second)
 
 	var own []string
 	for range maxOwn + 1 {
@@ -63,7 +63,7 @@ func TestLoginsEnd(t *testing.T) {
 		counts(cookie, true)
 	}
 	stream, _ = ls.find(own[1])
-	ls.end(own[1])
+	ls.drop(own[1])
 	counts(own[1], false)
 	if stream.counts() {
 		t.Error("what was begun with a login goes on after the logout")

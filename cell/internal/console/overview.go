@@ -3,17 +3,12 @@ package console
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/session"
 )
 
 // glance is the page with the cell at a glance.
@@ -51,103 +46,6 @@ func (c *Console) glance(ctx context.Context, v *visitor, _ *http.Request, p *pa
 	}
 	g.Plots = v.series.add(c.cfg.Clock(), g.Overview)
 	return nil
-}
-
-const (
-	maxPoints  = 150                    // of a plot: five minutes, a point every two seconds
-	minSpan    = time.Minute            // the minimum width of a plot
-	minBetween = 900 * time.Millisecond // between two points, with any number of open pages
-)
-
-// series are a visitor's figures of the last minutes, of one master, while a page is open. Its zero value is ready.
-type series struct {
-	mu     sync.Mutex // guards the fields below
-	epoch  api.Epoch
-	points []point
-}
-
-type point struct {
-	at      session.Instant
-	counts  map[string]uint64
-	waiters int
-}
-
-// add records the figures of an overview, if its viewer may see those of the whole cell, and returns the plots.
-func (s *series) add(now session.Instant, o api.Overview) []plot {
-	if !o.Whole {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.epoch != o.Epoch { // each master counts anew
-		s.epoch, s.points = o.Epoch, nil
-	}
-	if n := len(s.points); n == 0 || now.Sub(s.points[n-1].at) >= minBetween {
-		if n == maxPoints {
-			s.points = slices.Delete(s.points, 0, 1)
-		}
-		s.points = append(s.points, point{at: now, counts: o.Counts, waiters: o.Backlog.Waiters})
-	}
-	var list []plot
-	for _, rate := range []struct{ name, count string }{{"Calls", "calls"}, {"Changes", "commands"}, {"Locks granted after a wait", "grants"}, {"Leases extended", "leases"}} {
-		list = append(list, draw(rate.name, "/s", s.points, func(before, now point) float64 {
-			seconds := now.at.Sub(before.at).Seconds()
-			return float64(now.counts[rate.count]-min(now.counts[rate.count], before.counts[rate.count])) / seconds
-		}))
-	}
-	return append(list, draw("Requests waiting for locks", "", s.points, func(_, now point) float64 { return float64(now.waiters) }))
-}
-
-// plot is one figure over time, as SVG.
-type plot struct {
-	Name string
-	Unit string
-	Last string
-	Most string
-	Line string        // points of a polyline
-	Area string        // points of the polygon below it
-	Span time.Duration // of the whole width
-}
-
-// Size of a plot, in its own units.
-const (
-	plotWidth  = 300
-	plotHeight = 64
-	plotMargin = 4 // above and below
-)
-
-// draw draws one figure, from value, which is that between two points.
-func draw(name, unit string, points []point, value func(before, now point) float64) plot {
-	p := plot{Name: name, Unit: unit, Last: "–", Span: minSpan}
-	end := points[len(points)-1].at
-	for p.Span < end.Sub(points[0].at) {
-		p.Span += minSpan
-	}
-	values, most := make([]float64, len(points)-1), 0.0
-	for i := range values {
-		values[i] = value(points[i], points[i+1])
-		most = max(most, values[i])
-		p.Last = figure(values[i], unit)
-	}
-	p.Most = figure(most, unit)
-	left := func(at session.Instant) float64 { return plotWidth * (1 - float64(end.Sub(at))/float64(p.Span)) }
-	var line []string
-	for i, v := range values {
-		line = append(line, fmt.Sprintf("%.1f,%.1f", left(points[i+1].at), plotHeight-plotMargin-(plotHeight-2*plotMargin)*v/max(most, 1)))
-	}
-	if len(line) > 1 {
-		p.Line = strings.Join(line, " ")
-		p.Area = fmt.Sprintf("%.1f,%d %s %d,%d", left(points[1].at), plotHeight-plotMargin, p.Line, plotWidth, plotHeight-plotMargin)
-	}
-	return p
-}
-
-// figure formats a number: small rates with a decimal.
-func figure(v float64, unit string) string {
-	if v > 0 && v < 10 && unit != "" {
-		return fmt.Sprintf("%.1f", v)
-	}
-	return grouped(int64(math.Round(v)))
 }
 
 // takeoversPage shows each take-over of the master, phase by phase.

@@ -44,11 +44,9 @@ type page struct {
 	URL                    string // of this page
 }
 
-type pages map[string]*template.Template
-
 // newPages parses the templates. They are part of the program, and the tests render each, so an error panics.
-func (c *Console) newPages() pages {
-	all := pages{}
+func (c *Console) newPages() map[string]*template.Template {
+	all := map[string]*template.Template{}
 	names, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err)
@@ -200,4 +198,13 @@ func (c *Console) serveAsset(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	_, _ = w.Write(data) // the browser is gone
+}
+
+func (c *Console) functions() template.FuncMap {
+	return template.FuncMap{
+		"asset": c.asset, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "short": shorten, "url": pageURL, "base": path.Base, "table": beginTable,
+		"state": lockState, "waiting": waiting, "longest": longestWait, "howOften": howOften, "aSecond": aSecond, "latest": reversed[api.Holding],
+		"add":  func(a, b int) int { return a + b },
+		"list": func(values ...any) []any { return values },
+	}
 }
