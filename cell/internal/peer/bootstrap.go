@@ -30,21 +30,6 @@ import (
 // So every directory of a roster knows the cell before anybody votes or acknowledges, and a roster with a lost
 // directory can never begin. A roster is never replaced: a contradicted replica refuses to run.
 
-// BootstrapReport is a replica's answer to one that bootstraps.
-type BootstrapReport struct {
-	ID          string            `json:"id"`
-	Incarnation string            `json:"incarnation"`
-	Members     []identity.Member `json:"members"` // as its configuration has them, without incarnations
-	Roster      *identity.Roster  `json:"roster,omitempty"`
-	Begun       bool              `json:"begun,omitempty"`
-
-	// Of a replica that joins or has joined a cell.
-	Joins    bool   `json:"joins,omitempty"`
-	Client   string `json:"client,omitempty"` // where clients reach it
-	HTTP     string `json:"http,omitempty"`
-	MaxLevel int    `json:"max_level,omitempty"`
-}
-
 type bootstrapStep struct {
 	store   *identity.Roster // store this roster
 	begin   bool             // write the first entry and start Raft
@@ -185,7 +170,7 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 	began := b.Clock()
 	told := began.Add(-bootstrapLogEvery)
 	for {
-		heard, failed := b.askAll()
+		heard, failed := askAll(b.Members, b.Identity.Get().ID, b.Ask)
 		step, err := nextStep(b.Identity.Get(), b.Members, heard, failed)
 		step.begin = step.begin || b.hasBegun()
 		switch {
@@ -226,10 +211,6 @@ func (b *Bootstrapper) hasBegun() bool {
 	})
 }
 
-func (b *Bootstrapper) askAll() (heard map[string]BootstrapReport, failed map[string]error) {
-	return askAll(b.Members, b.Identity.Get().ID, b.Ask)
-}
-
 func askAll(members []identity.Member, me string, ask func(identity.Member) (BootstrapReport, error)) (heard map[string]BootstrapReport, failed map[string]error) {
 	var mu sync.Mutex // guards the maps
 	heard, failed = map[string]BootstrapReport{}, map[string]error{}
@@ -251,23 +232,6 @@ func askAll(members []identity.Member, me string, ask func(identity.Member) (Boo
 	}
 	asking.Wait()
 	return heard, failed
-}
-
-// maxReport limits the bytes of a BootstrapReport. The longest roster, of 1,000 replicas with the longest IDs
-// and addresses, takes about half: TestLongestReport.
-const maxReport = 1 << 20
-
-// serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a BootstrapReport in JSON.
-func (p *Port) serveBootstrap(c *portConn) {
-	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
-	text, err := json.Marshal(p.Bootstrap())
-	if err != nil {
-		p.Logger.Error("cannot report to a replica that bootstraps", "error", err)
-		return
-	}
-	late := time.AfterFunc(helloTimeout, c.abort)
-	defer late.Stop()
-	_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)) // the caller asks again
 }
 
 // AskBootstrap asks a replica what it holds.
@@ -301,32 +265,99 @@ func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
 	return r, nil
 }
 
-// maxCallers is how many callers a replica without a cell remembers.
-const maxCallers = 16
-
-// noteCaller remembers a caller that is in a cell, while this replica is in none. This replica may ask it for
-// admission: all configured members may have left.
-func (p *Port) noteCaller(h hello, verdict helloVerdict) {
-	if verdict != helloAccepted && verdict != helloNoCell || h.cellID == "" || h.raft == "" || p.Passport.me().InCell() {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id := range p.callers {
-		if len(p.callers) < maxCallers {
-			break
-		}
-		delete(p.callers, id) // any one: those that matter call again
-	}
-	p.callers[h.from] = h.raft
+type joiningStore interface {
+	Get() identity.Replica
+	Join(r *identity.Roster) error
 }
 
-// Callers returns the callers in a cell, while this replica is in none.
-func (p *Port) Callers() (list []identity.Member) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, address := range p.callers {
-		list = append(list, identity.Member{ID: id, Raft: address})
+// Joiner takes a replica with an empty data directory into a running cell, once an operator has added it there
+// and a roster has its incarnation. Until then it takes part in nothing, and has promised nothing. It asks its
+// configured replicas and its callers, among them the master that added it.
+type Joiner struct {
+	Cell     string
+	Members  []identity.Member        // replicas of the cell to ask
+	Callers  func() []identity.Member // further replicas to ask: all of Members may have left meanwhile
+	Address  string                   // this replica's Raft address, for the log
+	Spare    bool                     // it joins as a spare, for the log
+	Identity joiningStore
+	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
+	Clock    session.Clock
+	Logger   *slog.Logger
+}
+
+// Complete returns when the cell has let this replica in. It fails when ctx ends, or if the cell has known
+// another replica with this ID.
+func (j *Joiner) Complete(ctx context.Context) error {
+	began := j.Clock()
+	told := began.Add(-bootstrapLogEvery)
+	for {
+		me := j.Identity.Get()
+		members := slices.Clone(j.Members)
+		for _, m := range j.Callers() {
+			if !slices.ContainsFunc(members, func(o identity.Member) bool { return o.ID == m.ID }) {
+				members = append(members, m)
+			}
+		}
+		heard, failed := askAll(members, me.ID, j.Ask)
+		roster, err := admittedBy(me, heard)
+		switch {
+		case err != nil:
+			return err
+		case roster != nil:
+			j.Logger.Info("the cell has let this replica in", "event", "member_admitted", "cell", j.Cell, "cell_id", roster.CellID)
+			return j.Identity.Join(roster)
+		}
+		now := j.Clock()
+		if now.Sub(told) >= bootstrapLogEvery {
+			told = now
+			run := fmt.Sprintf("chubbyctl cell add %s %s", me.ID, j.Address)
+			if j.Spare {
+				run += " --spare, if that was not done"
+			}
+			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "advice", run, "said", whatIsKnown(members, me.ID, heard, failed))
+		}
+		pause := firstRoundsPause
+		if now.Sub(began) > firstRounds {
+			pause = laterRoundsPause
+		}
+		select {
+		case <-ctx.Done():
+			return &api.Error{Code: api.Cancelled, Op: "join cell " + j.Cell, Message: "stopped before it was added (chubbyctl cell add)", Err: context.Cause(ctx)}
+		case <-time.After(pause):
+		}
 	}
-	return list
+}
+
+// admittedBy returns the roster of a replica that knows this one, or nil. Its error is why this replica must not run.
+func admittedBy(me identity.Replica, heard map[string]BootstrapReport) (*identity.Roster, error) {
+	for _, r := range heard {
+		if r.Roster == nil || !r.Begun {
+			continue
+		}
+		switch known := r.Roster.IncarnationOf(me.ID); {
+		//mutant: case r.Roster.HasLeft(me.ID): //by TestChangesOfMembersAreRefused of ./cell
+		case r.Roster.HasLeft(me.ID), known != "" && known != me.Incarnation:
+			return nil, identity.Refused("the cell has, or has had, another replica %s, and no ID is used twice: choose another, in an empty data directory", me.ID)
+		case known != "":
+			return r.Roster, nil
+		}
+	}
+	return nil, nil
+}
+
+func whatIsKnown(members []identity.Member, me string, heard map[string]BootstrapReport, failed map[string]error) string {
+	var words []string
+	for _, m := range members {
+		r, ok := heard[m.ID]
+		switch {
+		case m.ID == me:
+		case !ok:
+			words = append(words, fmt.Sprintf("%s (%s)", m.ID, reasonOf(failed[m.ID])))
+		case r.Roster == nil || !r.Begun:
+			words = append(words, m.ID+" (its cell has not begun)")
+		default:
+			words = append(words, m.ID+" (it does not know this replica)")
+		}
+	}
+	return strings.Join(words, ", ")
 }

@@ -280,7 +280,7 @@ func (k *kept) Join(r *identity.Roster) error {
 }
 
 // Replicas that wait hear from a caller what they wait for, when nobody that they are configured with is left: one that stored the roster of its cell and
-// missed its beginning, and one that was let in. What is of another cell, or of another directory of this replica, is not believed.
+// missed its beginning, and one that was let in. A caller of another cell, or one that knows another directory of this replica, is not believed.
 func TestCallersAreAsked(t *testing.T) {
 	const fits = "it fits"
 	for name, edit := range map[string]func(*BootstrapReport){

@@ -5,13 +5,136 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/origin"
 	"github.com/chubbylock/chubby/internal/certs"
 )
+
+// OpenPort begins to accept. Probes are refused until AnswerProbes is called.
+func OpenPort(cfg PortConfig) *Port {
+	p := &Port{
+		PortConfig: cfg,
+		streams:    make(chan *portConn),
+		done:       make(chan struct{}),
+		conns:      map[*portConn]struct{}{},
+		clients:    map[string]string{},
+		callers:    map[string]string{},
+	}
+	p.work.Go(p.accept)
+	return p
+}
+
+func (p *Port) accept() {
+	for {
+		conn, err := p.Listen.Accept()
+		if err != nil {
+			if p.isSilent() || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// Probably the process has no file descriptors left: retry, but slowly.
+			p.Logger.Error("cannot accept on the raft port; trying again", "address", p.Address, "error", err)
+			select {
+			case <-time.After(acceptPause):
+				continue
+			case <-p.done:
+				return
+			}
+		}
+		c := &portConn{Conn: conn, port: p, origin: origin.Of(conn.RemoteAddr().String())}
+		p.encryptInbound(c)
+		if err := p.register(c); err != nil {
+			p.refuseConnection(conn, err)
+			continue
+		}
+		p.expectHello(c)
+		p.work.Go(func() { p.exchangeHellos(c) })
+	}
+}
+
+// expectHello counts c as half open. Above the limit, it closes the oldest of the address with most: a replica has few.
+func (p *Port) expectHello(c *portConn) {
+	p.mu.Lock()
+	p.half = append(p.half, c)
+	var oldest *portConn
+	if len(p.half) > maxHalfOpen {
+		count := map[string]int{}
+		for _, h := range p.half {
+			count[h.origin]++
+		}
+		at := 0
+		for i, h := range p.half {
+			//mutant: if count[h.origin] > len(p.half) {
+			if count[h.origin] > count[p.half[at].origin] {
+				at = i
+			}
+		}
+		oldest = p.half[at]
+		p.half = slices.Delete(p.half, at, at+1)
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		oldest.abort()
+	}
+}
+
+func (p *Port) helloRead(c *portConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, h := range p.half {
+		if h == c {
+			p.half = append(p.half[:i], p.half[i+1:]...)
+			return
+		}
+	}
+}
+
+// refuseConnection closes an inbound connection, and logs at most once a second.
+func (p *Port) refuseConnection(conn net.Conn, cause error) {
+	remote := conn.RemoteAddr()
+	_ = conn.Close() // the error does not matter
+	p.mu.Lock()
+	silent := p.silent || p.hushed
+	p.mu.Unlock()
+	if silent {
+		return
+	}
+	text, event := "refused a connection to the raft port", "connection_refused"
+	if isBroken(cause) {
+		text, event = "a connection to the raft port ended before it said whose it is", "connection_closed"
+	}
+	if n, ok := p.said.Next(); ok {
+		p.Logger.Warn(text, "event", event, "address", p.Address, "from", remote, "error", cause, "count", n)
+	}
+}
+
+// isBroken reports whether the other end or the network ended a connection, so nothing was refused.
+func isBroken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// streamKind is how the called replica serves a kind of connection.
+type streamKind struct {
+	name   string
+	anyone bool                   // callers need not be members, but have the cell's name
+	serve  func(*Port, *portConn) // runs after both hellos
+}
+
+// streamKinds has a row for each accepted kind of connection. The tests of who may connect use these rows.
+func streamKinds() map[helloKind]streamKind {
+	return map[helloKind]streamKind{
+		raftStream:  {name: "raft", serve: (*Port).handToRaft},
+		probeStream: {name: "probe", serve: (*Port).serveProbe},
+		// A replica that bootstraps, joins, or has lost its data is unknown until the answer.
+		bootstrapStream: {name: "bootstrap", anyone: true, serve: (*Port).serveBootstrap},
+	}
+}
 
 func (p *Port) exchangeHellos(c *portConn) {
 	h, err := p.answerHello(c)
@@ -21,14 +144,6 @@ func (p *Port) exchangeHellos(c *portConn) {
 		return
 	}
 	streamKinds()[h.kind].serve(p, c)
-}
-
-func (p *Port) handToRaft(c *portConn) {
-	select {
-	case p.streams <- c:
-	case <-p.done:
-		c.abort()
-	}
 }
 
 // answerHello reads and answers the caller's hello. A caller of this version learns why it is refused; others
@@ -84,14 +199,6 @@ func (p *Port) checkCaller(h hello) (helloVerdict, error) {
 		return helloAccepted, nil
 	}
 	return p.Passport.checkCaller(h)
-}
-
-func (p *Port) noteClientAddress(h hello) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.clients[h.from]; known || len(p.clients) < maxPeers {
-		p.clients[h.from] = h.client
-	}
 }
 
 // dial connects to a replica and exchanges hellos, within timeout.
@@ -208,22 +315,6 @@ func (p *Port) checkCertificate(c *portConn, h hello) error {
 	return IsReplica(chain[0], certs.Replica{Cell: h.cell, ID: h.from})
 }
 
-// Expel closes the connections of replicas that have left the cell. They learn why when they reconnect.
-func (p *Port) Expel() {
-	roster := p.Passport.me().Roster
-	var gone []*portConn
-	p.mu.Lock()
-	for c := range p.conns {
-		if c.from != "" && roster != nil && roster.HasLeft(c.from) {
-			gone = append(gone, c)
-		}
-	}
-	p.mu.Unlock()
-	for _, c := range gone {
-		c.abort()
-	}
-}
-
 // IsReplica returns an error if a certificate does not name that replica.
 func IsReplica(cert *x509.Certificate, want certs.Replica) error {
 	is, err := certs.ReplicaOf(cert)
@@ -231,24 +322,4 @@ func IsReplica(cert *x509.Certificate, want certs.Replica) error {
 		err = api.Errorf(api.Unauthenticated, "the certificate is that of %v, not of %v: see which files the replica has", is.URI(), want.URI())
 	}
 	return err
-}
-
-// Recheck closes the connections of replicas whose certificates are no longer valid, and returns their number.
-// It runs every few seconds. It ignores expiry: a cell whose certificates all expire goes on until it needs new
-// connections.
-func (p *Port) Recheck() int {
-	p.mu.Lock()
-	conns := make([]*portConn, 0, len(p.conns))
-	for c := range p.conns {
-		conns = append(conns, c)
-	}
-	p.mu.Unlock()
-	closed := 0
-	for _, c := range conns {
-		if proof := c.proof.Load(); proof != nil && !p.Certificates.Counts(*proof) {
-			c.abort()
-			closed++
-		}
-	}
-	return closed
 }

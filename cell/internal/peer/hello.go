@@ -61,23 +61,6 @@ const (
 	bootstrapStream helloKind = 3 // carries one BootstrapReport
 )
 
-// streamKind is how the called replica serves a kind of connection.
-type streamKind struct {
-	name   string
-	anyone bool                   // callers need not be members, but have the cell's name
-	serve  func(*Port, *portConn) // runs after both hellos
-}
-
-// streamKinds has a row for each accepted kind of connection. The tests of who may connect use these rows.
-func streamKinds() map[helloKind]streamKind {
-	return map[helloKind]streamKind{
-		raftStream:  {name: "raft", serve: (*Port).handToRaft},
-		probeStream: {name: "probe", serve: (*Port).serveProbe},
-		// A replica that bootstraps, joins, or has lost its data is unknown until the answer.
-		bootstrapStream: {name: "bootstrap", anyone: true, serve: (*Port).serveBootstrap},
-	}
-}
-
 type helloVerdict byte
 
 const (

@@ -67,7 +67,7 @@ func (p *Passport) knows(me identity.Replica, h hello) string {
 	return known
 }
 
-func (p *Passport) last() uint64 { return (*p.holds.Load())() }
+func (p *Passport) lastIndex() uint64 { return (*p.holds.Load())() }
 
 // NoteHeld remembers that a replica held every entry up to index, all committed: none may ever be missing again.
 func (p *Passport) NoteHeld(id string, index uint64) {
@@ -91,7 +91,7 @@ func (p *Passport) complete(h hello) hello {
 	me := p.me()
 	h.cellID, h.incarnation = me.CellID(), me.Incarnation
 	h.held = p.HeldBy(h.to)
-	h.last = p.last()
+	h.last = p.lastIndex()
 	return h
 }
 
@@ -161,7 +161,7 @@ func (p *Passport) checkOwnLoss(h hello) error {
 	if h.to != me.ID || !me.InCell() || h.cellID != me.Roster.CellID || p.knows(me, h) != h.incarnation {
 		return nil // not about this replica, or the sender cannot know
 	}
-	last := p.last() // read after the hello arrived: the sender's memory is older
+	last := p.lastIndex() // read after the hello arrived: the sender's memory is older
 	if h.held <= last {
 		return nil
 	}

@@ -226,7 +226,7 @@ func TestPassportKnowsNewcomers(t *testing.T) {
 	}
 }
 
-// Who leaves the cell while it is decided whether it may connect is cut off.
+// A replica that leaves the cell while it is decided whether it may connect is cut off.
 func TestWhoLeavesMeanwhileIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := memnet.New()

@@ -1,22 +1,22 @@
 package peer
 
 import (
+	"bufio"
 	"crypto/tls"
-	"errors"
+	"encoding/binary"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
-	"github.com/chubbylock/chubby/cell/internal/origin"
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
@@ -91,20 +91,6 @@ type portConn struct {
 	proof  atomic.Pointer[certs.Proof] // why the other end's certificate is valid; nil if unknown
 }
 
-// OpenPort begins to accept. Probes are refused until AnswerProbes is called.
-func OpenPort(cfg PortConfig) *Port {
-	p := &Port{
-		PortConfig: cfg,
-		streams:    make(chan *portConn),
-		done:       make(chan struct{}),
-		conns:      map[*portConn]struct{}{},
-		clients:    map[string]string{},
-		callers:    map[string]string{},
-	}
-	p.work.Go(p.accept)
-	return p
-}
-
 // AnswerProbes lets the port answer probes. Call it only after Raft was constructed: before, the stored term is
 // not loaded, and an answer of zero would support a leader that this replica voted out.
 func (p *Port) AnswerProbes(report func() Report) {
@@ -165,33 +151,6 @@ func (p *Port) close() {
 	p.work.Wait()
 }
 
-func (p *Port) accept() {
-	for {
-		conn, err := p.Listen.Accept()
-		if err != nil {
-			if p.isSilent() || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			// Probably the process has no file descriptors left: retry, but slowly.
-			p.Logger.Error("cannot accept on the raft port; trying again", "address", p.Address, "error", err)
-			select {
-			case <-time.After(acceptPause):
-				continue
-			case <-p.done:
-				return
-			}
-		}
-		c := &portConn{Conn: conn, port: p, origin: origin.Of(conn.RemoteAddr().String())}
-		p.encryptInbound(c)
-		if err := p.register(c); err != nil {
-			p.refuseConnection(conn, err)
-			continue
-		}
-		p.expectHello(c)
-		p.work.Go(func() { p.exchangeHellos(c) })
-	}
-}
-
 func (p *Port) isSilent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,67 +187,6 @@ func (p *Port) register(c *portConn) error {
 	return nil
 }
 
-// expectHello counts c as half open. Above the limit, it closes the oldest of the address with most: a replica has few.
-func (p *Port) expectHello(c *portConn) {
-	p.mu.Lock()
-	p.half = append(p.half, c)
-	var oldest *portConn
-	if len(p.half) > maxHalfOpen {
-		count := map[string]int{}
-		for _, h := range p.half {
-			count[h.origin]++
-		}
-		at := 0
-		for i, h := range p.half {
-			//mutant: if count[h.origin] > len(p.half) {
-			if count[h.origin] > count[p.half[at].origin] {
-				at = i
-			}
-		}
-		oldest = p.half[at]
-		p.half = slices.Delete(p.half, at, at+1)
-	}
-	p.mu.Unlock()
-	if oldest != nil {
-		oldest.abort()
-	}
-}
-
-func (p *Port) helloRead(c *portConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, h := range p.half {
-		if h == c {
-			p.half = append(p.half[:i], p.half[i+1:]...)
-			return
-		}
-	}
-}
-
-// refuseConnection closes an inbound connection, and logs at most once a second.
-func (p *Port) refuseConnection(conn net.Conn, cause error) {
-	remote := conn.RemoteAddr()
-	_ = conn.Close() // the error does not matter
-	p.mu.Lock()
-	silent := p.silent || p.hushed
-	p.mu.Unlock()
-	if silent {
-		return
-	}
-	text, event := "refused a connection to the raft port", "connection_refused"
-	if isBroken(cause) {
-		text, event = "a connection to the raft port ended before it said whose it is", "connection_closed"
-	}
-	if n, ok := p.said.Next(); ok {
-		p.Logger.Warn(text, "event", event, "address", p.Address, "from", remote, "error", cause, "count", n)
-	}
-}
-
-// isBroken reports whether the other end or the network ended a connection, so nothing was refused.
-func isBroken(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
-}
-
 // Close closes the connection before it removes it from the port, so that abort can interrupt TLS's farewell.
 func (c *portConn) Close() error {
 	defer c.port.unregister(c)
@@ -312,4 +210,147 @@ func (p *Port) unregister(c *portConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c)
+}
+
+func (p *Port) handToRaft(c *portConn) {
+	select {
+	case p.streams <- c:
+	case <-p.done:
+		c.abort()
+	}
+}
+
+// Expel closes the connections of replicas that have left the cell. They learn why when they reconnect.
+func (p *Port) Expel() {
+	roster := p.Passport.me().Roster
+	var gone []*portConn
+	p.mu.Lock()
+	for c := range p.conns {
+		if c.from != "" && roster != nil && roster.HasLeft(c.from) {
+			gone = append(gone, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range gone {
+		c.abort()
+	}
+}
+
+// Recheck closes the connections of replicas whose certificates are no longer valid, and returns their number.
+// It runs every few seconds. It ignores expiry: a cell whose certificates all expire goes on until it needs new
+// connections.
+func (p *Port) Recheck() int {
+	p.mu.Lock()
+	conns := make([]*portConn, 0, len(p.conns))
+	for c := range p.conns {
+		conns = append(conns, c)
+	}
+	p.mu.Unlock()
+	closed := 0
+	for _, c := range conns {
+		if proof := c.proof.Load(); proof != nil && !p.Certificates.Counts(*proof) {
+			c.abort()
+			closed++
+		}
+	}
+	return closed
+}
+
+// BootstrapReport is a replica's answer to one that bootstraps.
+type BootstrapReport struct {
+	ID          string            `json:"id"`
+	Incarnation string            `json:"incarnation"`
+	Members     []identity.Member `json:"members"` // as its configuration has them, without incarnations
+	Roster      *identity.Roster  `json:"roster,omitempty"`
+	Begun       bool              `json:"begun,omitempty"`
+
+	// Of a replica that joins or has joined a cell.
+	Joins    bool   `json:"joins,omitempty"`
+	Client   string `json:"client,omitempty"` // where clients reach it
+	HTTP     string `json:"http,omitempty"`
+	MaxLevel int    `json:"max_level,omitempty"`
+}
+
+// maxReport limits the bytes of a BootstrapReport. The longest roster, of 1,000 replicas with the longest IDs
+// and addresses, takes about half: TestLongestReport.
+const maxReport = 1 << 20
+
+// serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a BootstrapReport in JSON.
+func (p *Port) serveBootstrap(c *portConn) {
+	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
+	text, err := json.Marshal(p.Bootstrap())
+	if err != nil {
+		p.Logger.Error("cannot report to a replica that bootstraps", "error", err)
+		return
+	}
+	late := time.AfterFunc(helloTimeout, c.abort)
+	defer late.Stop()
+	_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)) // the caller asks again
+}
+
+// maxCallers is how many callers a replica without a cell remembers.
+const maxCallers = 16
+
+// noteCaller remembers a caller that is in a cell, while this replica is in none. This replica may ask it for
+// admission: all configured members may have left.
+func (p *Port) noteCaller(h hello, verdict helloVerdict) {
+	if verdict != helloAccepted && verdict != helloNoCell || h.cellID == "" || h.raft == "" || p.Passport.me().InCell() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.callers {
+		if len(p.callers) < maxCallers {
+			break
+		}
+		delete(p.callers, id) // any one: those that matter call again
+	}
+	p.callers[h.from] = h.raft
+}
+
+// Callers returns the callers in a cell, while this replica is in none.
+func (p *Port) Callers() (list []identity.Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, address := range p.callers {
+		list = append(list, identity.Member{ID: id, Raft: address})
+	}
+	return list
+}
+
+// serveProbe answers the questions of one connection until it ends. Only here is a term reported.
+func (p *Port) serveProbe(c *portConn) {
+	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
+	p.mu.Lock()
+	report := p.report
+	p.mu.Unlock()
+	if report == nil {
+		return // Raft does not run yet; the prober retries
+	}
+	in := bufio.NewReaderSize(c, probeWindow*questionSize)
+	var frame [answerSize]byte
+	for {
+		if _, err := io.ReadFull(in, frame[:questionSize]); err != nil {
+			return
+		}
+		// Read after the question has arrived: the proof depends on it.
+		r := report()
+		binary.BigEndian.PutUint64(frame[8:], r.Term)
+		binary.BigEndian.PutUint64(frame[16:], r.Last)
+		binary.BigEndian.PutUint64(frame[24:], r.Applied)
+		binary.BigEndian.PutUint64(frame[32:], r.History)
+		binary.BigEndian.PutUint64(frame[40:], r.MaxLevel)
+		r.Check.put(frame[48:])
+		if _, err := c.Write(frame[:]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *Port) noteClientAddress(h hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.clients[h.from]; known || len(p.clients) < maxPeers {
+		p.clients[h.from] = h.client
+	}
 }

@@ -143,7 +143,7 @@ func encoded(t *testing.T, h hello, at int, to byte) []byte {
 	return buf
 }
 
-// TestBootstrapIsNotBelieved: a stranger may ask what a replica has. What it says of itself does
+// TestBootstrapIsNotBelieved: a stranger may ask what a replica has. Its own words do
 // not change the address to which clients are sent.
 func TestBootstrapIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

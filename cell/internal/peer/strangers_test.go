@@ -54,7 +54,7 @@ func (c *credentials) replica(cell, id string) []tls.Certificate {
 	return c.show(c.replicas.IssueReplica(certs.Replica{Cell: cell, ID: id}, time.Hour))
 }
 
-// impostors are the certificates that say of nobody that it is replica r2 of the cell foo; nil is none.
+// impostors are the certificates that say of nobody that it is replica r2 of the cell foo; nil stands for no certificate.
 func (c *credentials) impostors() map[string][]tls.Certificate {
 	return map[string][]tls.Certificate{
 		"no certificate":                          nil,
@@ -239,8 +239,8 @@ func TestReplicasWithoutTheRight(t *testing.T) {
 	}
 }
 
-// Whoever answers at a member's address and has no certificate of that member is not told who calls, on any kind of
-// connection.
+// A stranger who answers at a member's address without a certificate of that member does not learn who calls, on any
+// kind of connection.
 func TestImpostorsAreToldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, wire := newCredentials(t), memnet.New()
