@@ -18,7 +18,6 @@ import (
 func upward() map[string]int {
 	return map[string]int{
 		"cell/internal/wire": 24,
-		"internal/frames":    24,
 	}
 }
 

@@ -19,7 +19,7 @@ func lawClocks(t *testing.T, files []source) {
 		{"internal/tokens/clock.go", "Now", "as certificates do, tokens end by the wall clock"},
 		{"cmd/chubbyd/clock.go", "Now", "requests to name servers are signed with the time; nothing that is promised rests on it"},
 		{"internal/frames/pulse.go", "", "it is read for each frame, and the clock of leases costs a system call; it only finds connections that are dead"},
-		{"internal/frames/exchange.go", "Until", "what crosses the wire is the time that is left until the end of a context, which has no other clock"},
+		{"internal/frames/clientcall.go", "Until", "what crosses the wire is the time that is left until the end of a context, which has no other clock"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
 		{"cell/internal/memnet", "", "as celltest does"},
 		{"cell/internal/testbed", "", "as celltest does"},

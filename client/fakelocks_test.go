@@ -264,7 +264,7 @@ func (f *fake) keepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest, asid
 func (f *fake) framed(address string) func(*frames.Method, grpc.ServerStream) (any, error) {
 	return func(m *frames.Method, stream grpc.ServerStream) (any, error) {
 		if m.Unary != nil {
-			return m.Call(stream, f.unary(address))
+			return m.Handle(stream, f.unary(address))
 		}
 		return nil, f.stream(address)(m.Impl, stream, &grpc.StreamServerInfo{FullMethod: m.Name, IsServerStream: true}, m.Stream)
 	}

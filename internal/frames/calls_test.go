@@ -25,7 +25,7 @@ func inBubble(t *testing.T, test func(t *testing.T, h *host, l *Link, stub pb.Te
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
 		ours, theirs := net.Pipe()
-		h.server.Go(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
+		h.server.Take(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
 		l, stub := linked(t, ours)
 		test(t, h, l, stub)
 	})
@@ -268,7 +268,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// What does not speak frames is told from what does not answer.
+// The library tells a server that does not speak frames from one that does not answer.
 func TestOtherProtocols(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, test := range map[string]struct {

@@ -44,9 +44,9 @@
 //
 // # Limits
 //
-// A side reads one frame at a time, of limited length, and has as many calls as the hello allows. What
-// serves its calls limits the bytes of pending replies and the time of handlers (cell/internal/wire). A silent peer
-// gets a ping; without an answer, or if one write takes as long, the connection is closed. So is a connection
+// A side reads one frame at a time, of limited length, and has as many calls as the hello allows. The
+// package that serves its calls (cell/internal/wire) limits the bytes of pending replies and the time of handlers. A silent
+// peer gets a ping; without an answer, or if one write takes as long, the connection is closed. So is a connection
 // without calls, after a while.
 //
 // # Concurrency

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -152,3 +154,71 @@ func skipPayload(r io.Reader, h Header, most int) error {
 
 // skippable is how many times the maximum a skipped frame may be; a longer one ends the connection.
 const skippable = 16
+
+// magic begins both sides of a connection, unlike HTTP/2's ("PRI "). A change of the frames' meaning changes
+// the version.
+const magic = "chubby frames/1\n"
+
+// FirstByte is the first byte of every connection of frames, and of no HTTP/2 connection.
+const FirstByte byte = 'c'
+
+// HelloSize is a hello's length: that of HTTP/2's preface (RFC 9113, 3.4), for which a server without frames
+// waits.
+const HelloSize = len(magic) + 8
+
+// hello describes a side.
+type hello struct {
+	calls  uint32 // that it serves at a time
+	length uint32 // maximum of a message, in bytes
+}
+
+func (h hello) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(append(b, magic...), h.calls), h.length)
+}
+
+// ErrOtherProtocol says that the other end does not speak frames, or closed the connection silently. No call
+// was sent.
+var ErrOtherProtocol = errors.New("the other end does not speak the protocol of frames")
+
+// ErrHTTP adds that the other end speaks HTTP/1, like a web server.
+var ErrHTTP = errors.New("the other end speaks HTTP/1")
+
+func readHello(r io.Reader) (hello, error) {
+	var b [HelloSize]byte
+	n, err := io.ReadFull(r, b[:])
+	if strings.HasPrefix(string(b[:n]), "HTTP/1") {
+		return hello{}, fmt.Errorf("%w: %w", ErrOtherProtocol, ErrHTTP)
+	}
+	if n = min(n, len(magic)); string(b[:n]) != magic[:n] {
+		return hello{}, ErrOtherProtocol
+	}
+	if err != nil {
+		return hello{}, fmt.Errorf("read the hello: %w", err)
+	}
+	return hello{calls: binary.BigEndian.Uint32(b[len(magic):]), length: binary.BigEndian.Uint32(b[len(magic)+4:])}, nil
+}
+
+type buffer struct{ b []byte }
+
+// buffers are the buffers of a server or a link. The zero value is ready, and safe for concurrent use.
+type buffers struct{ pool sync.Pool }
+
+// maxPooled is the largest capacity of pooled buffers. Longer messages get a buffer of their size.
+const maxPooled = 16 << 10
+
+func (p *buffers) get(n int) *buffer {
+	if n <= maxPooled {
+		if b, ok := p.pool.Get().(*buffer); ok && cap(b.b) >= n {
+			return b
+		}
+	}
+	return &buffer{b: make([]byte, 0, max(n, 256))}
+}
+
+// put returns a buffer that is no longer in use.
+func (p *buffers) put(b *buffer) {
+	if cap(b.b) <= maxPooled {
+		b.b = b.b[:0]
+		p.pool.Put(b)
+	}
+}

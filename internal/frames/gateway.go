@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -37,6 +38,13 @@ type foreignCall struct {
 
 func (k *foreignCall) Context() context.Context { return k.ctx }
 
+// park keeps the goroutine, which gRPC needs.
+func (k *foreignCall) park(rest func() (any, error)) (resume func()) {
+	resumed := make(chan struct{})
+	k.rest, k.resumed = rest, resumed
+	return sync.OnceFunc(func() { close(resumed) })
+}
+
 func (s *Server) foreign(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
 	m := s.methods[name]
@@ -45,7 +53,7 @@ func (s *Server) foreign(_ any, stream grpc.ServerStream) error {
 	}
 	k := &foreignCall{ServerStream: stream}
 	k.ctx = context.WithValue(stream.Context(), callKey{}, k)
-	reply, err := s.call(m, k)
+	reply, err := s.handle(m, k)
 	for errors.Is(err, ErrParked) {
 		<-k.resumed
 		reply, err = k.rest()
@@ -82,7 +90,7 @@ func (s sniffer) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo,
 	if _, err := peek.Peek(HelloSize); err != nil { // whose time is limited here
 		return nil, nil, err
 	}
-	s.server.Go(peek)
+	s.server.Take(peek)
 	return nil, nil, credentials.ErrConnDispatched
 }
 

@@ -200,7 +200,7 @@ func TestNothingIsKeptOfRefusedRequests(t *testing.T) {
 				return parent{Context: ctx, done: make(chan struct{}), open: &open}
 			}
 			ours, theirs := net.Pipe()
-			h.server.Go(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
+			h.server.Take(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
 			r := &rude{t: t, conn: ours}
 			r.greet()
 			go func() { _, _ = ours.Write(sent) }()
@@ -215,8 +215,8 @@ func TestNothingIsKeptOfRefusedRequests(t *testing.T) {
 	}
 }
 
-// A connection that ends, and a cancel, take a call from those that are open, and end its context a moment later. Whoever sends a reply in between
-// has no cause.
+// A connection that ends, and a cancel, take a call from those that are open, and end its context a moment later. A handler that sends a reply in between
+// finds no cause.
 func TestReplyWhileItsCallEnds(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = here.Close() }()
@@ -300,7 +300,7 @@ func TestTraceparent(t *testing.T) {
 		mu.Lock()
 		seen = append(seen, Traceparent(stream.Context()))
 		mu.Unlock()
-		return m.Call(stream, nil)
+		return m.Handle(stream, nil)
 	}
 	l, stub := linked(t, dialled(t, h.listen(t)))
 	l.cfg.Traceparent = traceOf
@@ -327,7 +327,7 @@ func TestTraceOfAnother(t *testing.T) {
 	told := make(chan string, 1)
 	h.server.cfg.Serve = func(m *Method, stream grpc.ServerStream) (any, error) {
 		told <- Traceparent(stream.Context())
-		return m.Call(stream, nil)
+		return m.Handle(stream, nil)
 	}
 	conn := dialled(t, h.listen(t))
 	frame := hello{length: 1 << 20}.append(nil)

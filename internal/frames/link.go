@@ -80,7 +80,7 @@ func Open(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
 	l.out = outlet{conn: conn, clock: clock, pool: &l.pool, stopped: l.end, wake: newWake()}
 	l.beat = pulse{
 		clock: clock, times: cfg.Times, since: &l.out.since, dead: l.end,
-		ping: func() { l.control(Header{Kind: KindPing, Call: 1}) },
+		ping: func() { l.out.control(Header{Kind: KindPing, Call: 1}) },
 		idle: l.endIdle,
 	}
 	l.beat.start()
@@ -103,12 +103,6 @@ func (l *Link) Wait() {
 
 // Close breaks the connection. Wait waits for its end.
 func (l *Link) Close() { l.end(errors.New("the connection was closed")) }
-
-func (l *Link) control(h Header) {
-	b := l.pool.get(HeaderSize)
-	b.b = h.Append(b.b)
-	l.out.send(b, false)
-}
 
 // read reads frames until the connection ends.
 func (l *Link) read() {
@@ -139,7 +133,7 @@ func (l *Link) take(h Header) error {
 	case KindReply, KindLast, KindStatus:
 		return l.deliver(h, payload)
 	case KindPing:
-		l.control(Header{Kind: KindPong, Call: h.Call})
+		l.out.control(Header{Kind: KindPong, Call: h.Call})
 	case KindLeave:
 		l.leave(h.Call)
 	}
@@ -174,7 +168,7 @@ func (l *Link) deliver(h Header, payload *buffer) error {
 	if h.Kind != KindReply {
 		l.finish(h.Call, x, told)
 	}
-	x.wake()
+	x.notify()
 	done := l.isDone()
 	l.mu.Unlock()
 	switch {
@@ -203,7 +197,7 @@ func (l *Link) fail(call uint64, err error) {
 	l.mu.Lock()
 	if x := l.calls[call]; x != nil {
 		l.finish(call, x, err)
-		x.wake()
+		x.notify()
 	}
 	done := l.isDone()
 	l.mu.Unlock()
@@ -218,7 +212,7 @@ func (l *Link) abandon(call uint64, err error) {
 	_, open := l.calls[call]
 	l.mu.Unlock()
 	if open {
-		l.control(Header{Kind: KindCancel, Call: call})
+		l.out.control(Header{Kind: KindCancel, Call: call})
 		l.fail(call, err)
 	}
 }
@@ -246,7 +240,7 @@ func (l *Link) leave(last uint64) {
 	for call, x := range l.calls {
 		if call > last {
 			l.finish(call, x, &NotSentError{Err: errLeft})
-			x.wake()
+			x.notify()
 		}
 	}
 	done := l.isDone()
@@ -293,9 +287,55 @@ func (l *Link) end(err error) {
 		} else {
 			l.finish(call, x, status.Errorf(codes.Unavailable, "the connection ended before the call was answered: %v", err))
 		}
-		x.wake()
+		x.notify()
 	}
 	l.mu.Unlock()
 	_ = l.conn.Close() // an error does not matter any more
 	l.beat.stop()
+}
+
+// exchange is a call of a link. Link.mu guards its variable fields.
+type exchange struct {
+	number uint64
+	at     uint64        // its request's position in what was put
+	ready  chan struct{} // has an element after a change
+
+	replies []*buffer
+	unread  int // bytes of these
+	ended   bool
+	err     error // of its end; nil after success
+}
+
+// maxUnread limits the unread replies of a call, in bytes.
+const maxUnread = 4 << 20
+
+func (x *exchange) add(payload *buffer) (overrun bool) {
+	x.replies = append(x.replies, payload)
+	x.unread += len(payload.b)
+	return x.unread > maxUnread && len(x.replies) > 1
+}
+
+func (x *exchange) notify() {
+	select {
+	case x.ready <- struct{}{}:
+	default:
+	}
+}
+
+// greet exchanges hellos until ctx ends. Then, and after an error, the connection is closed.
+func greet(ctx context.Context, conn net.Conn, r io.Reader, ours hello) (theirs hello, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	if _, err = conn.Write(ours.append(nil)); err == nil {
+		theirs, err = readHello(r)
+	}
+	if !stop() && ctx.Err() != nil {
+		return hello{}, fmt.Errorf("the other end does not say hello: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		_ = conn.Close()
+		if !errors.Is(err, ErrOtherProtocol) { // it ended silently
+			err = fmt.Errorf("%w: %w", ErrOtherProtocol, err)
+		}
+	}
+	return theirs, err
 }

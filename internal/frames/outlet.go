@@ -38,17 +38,22 @@ func newWake() chan struct{} { return make(chan struct{}, 1) }
 // maxChunk is the maximum size of frames written together.
 const maxChunk = 16 << 10
 
-// send puts a frame, and has it written. It returns the frame's position in all that was put, and whether the
-// connection was open. The outlet then owns the frame.
-func (o *outlet) send(frame *buffer, final bool) (at uint64, open bool) {
-	at, write, open := o.enqueue(frame, final)
-	if write {
-		o.write()
-	}
-	return at, open
+// control sends a frame that has only a header.
+func (o *outlet) control(h Header) {
+	frame := o.pool.get(HeaderSize)
+	frame.b = h.Append(frame.b)
+	o.send(frame)
 }
 
-// enqueue puts a frame. write says that the caller has to call write or flush.
+// send puts a frame that ends no call, and has it written.
+func (o *outlet) send(frame *buffer) {
+	if _, write, _ := o.enqueue(frame, false); write {
+		o.write()
+	}
+}
+
+// enqueue puts a frame, which the outlet then owns. It returns the frame's position in all that was put, and whether the
+// connection was open. write says that the caller has to call write or flush.
 func (o *outlet) enqueue(frame *buffer, final bool) (at uint64, write, open bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -50,7 +50,7 @@ func attack(t *testing.T, test func(t *testing.T, h *host, r *rude)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
 		ours, theirs := net.Pipe()
-		h.server.Go(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
+		h.server.Take(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
 		r := &rude{t: t, conn: ours}
 		r.greet()
 		test(t, h, r)
@@ -71,7 +71,7 @@ func (r *rude) ends() time.Duration {
 	return time.Since(began)
 }
 
-// What no client sends ends the connection at once; what one may send later does not.
+// A frame that no client sends ends the connection at once; one that a later client may send does not.
 func TestViolations(t *testing.T) {
 	huge := Header{Kind: KindRequest, Call: 1, Length: 1 << 31}.Append(nil)
 	for name, sent := range map[string][]byte{
@@ -322,7 +322,7 @@ func TestStubbornHandlers(t *testing.T) {
 		server := NewServer(ServerConfig{Times: hostTimes(), MaxCalls: hostCalls, MaxRequest: hostRequest})
 		pb.RegisterTestServiceServer(server, s)
 		ours, theirs := net.Pipe()
-		server.Go(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
+		server.Take(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
 		r := &rude{t: t, conn: ours}
 		r.greet()
 		go func() {

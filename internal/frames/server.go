@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // ServerConfig configures a server.
@@ -15,7 +19,7 @@ type ServerConfig struct {
 	Times Times
 	// MaxCalls limits a connection's calls, and MaxRequest the received messages, in bytes.
 	MaxCalls, MaxRequest int
-	// Serve serves a call, by the method's Call. It turns panics into errors. nil: the method alone serves it.
+	// Serve serves a call, by the method's Handle. It turns panics into errors. nil: the method alone serves it.
 	Serve func(m *Method, stream grpc.ServerStream) (reply any, err error)
 	// Tap is called for each call, between its request and the next read from its connection. It returns the
 	// call's context; nil keeps it. The context's peer has the connection's RemoteAddr.
@@ -37,30 +41,6 @@ type Server struct {
 }
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
-
-// Method is a method of a service.
-type Method struct {
-	Name   string // in full
-	Impl   any
-	Unary  grpc.MethodHandler // nil with several replies
-	Stream grpc.StreamHandler
-}
-
-// Call calls the method, which receives its request from stream. intercept is called between a request and a
-// handler with one reply; nil: nothing is.
-func (m *Method) Call(stream grpc.ServerStream, intercept grpc.UnaryServerInterceptor) (reply any, err error) {
-	if m.Unary != nil {
-		return m.Unary(m.Impl, stream.Context(), stream.RecvMsg, intercept)
-	}
-	return nil, m.Stream(m.Impl, stream)
-}
-
-func (s *Server) call(m *Method, stream grpc.ServerStream) (reply any, err error) {
-	if s.cfg.Serve == nil {
-		return m.Call(stream, nil)
-	}
-	return s.cfg.Serve(m, stream)
-}
 
 // NewServer returns a server without services.
 func NewServer(cfg ServerConfig) *Server {
@@ -84,9 +64,9 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 // Alias serves a method by another name, too.
 func (s *Server) Alias(name, as string) { s.methods[as] = s.methods[name] }
 
-// Go serves a connection, from its client's hello on. It reads only as many bytes as it needs next: the
+// Take serves a connection, from its client's hello on. It reads only as many bytes as it needs next: the
 // connection has its own buffer.
-func (s *Server) Go(conn net.Conn) {
+func (s *Server) Take(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving {
@@ -135,67 +115,223 @@ func (s *Server) leave() []*serverConn {
 	return list
 }
 
-// errUnread is why the context of an abandoned call ends.
-var errUnread = fmt.Errorf("the client does not want an answer any more: %w", context.Canceled)
+type serverConn struct {
+	server *Server
+	conn   net.Conn
+	out    outlet
+	beat   pulse
+	ctx    context.Context //nolint:containedctx // that of each call is made of it
+	cancel context.CancelCauseFunc
 
-// workers run handlers on reused goroutines: a stack that has grown already serves a call for less than a new
-// one.
-type workers struct {
-	running sync.WaitGroup
+	handlers sync.WaitGroup
+	running  chan struct{} // one element for each handler
 
-	mu      sync.Mutex // guards what follows
-	resting []chan func()
-	closed  bool
+	traced uint64 // the call of trace; only for the reader, as trace is
+	trace  string // "" if none has arrived since the last request
+
+	mu      sync.Mutex // guards what follows; out.mu may be taken under it
+	calls   map[uint64]*serverCall
+	last    uint64 // the newest call
+	leaving bool
+	shut    bool // the connection is closed
 }
 
-// maxResting is the maximum of idle goroutines.
-const maxResting = 256
+func newServerConn(s *Server, conn net.Conn) *serverConn {
+	c := &serverConn{server: s, conn: conn, running: make(chan struct{}, s.cfg.MaxCalls), calls: map[uint64]*serverCall{}}
+	base := peer.NewContext(context.Background(), &peer.Peer{Addr: conn.RemoteAddr(), LocalAddr: conn.LocalAddr()})
+	c.ctx, c.cancel = context.WithCancelCause(base)
+	clock := startStopwatch()
+	c.out = outlet{conn: conn, clock: clock, pool: &s.pool, stopped: c.end}
+	c.beat = pulse{
+		clock: clock, times: s.cfg.Times, since: &c.out.since, dead: c.end, idle: c.leaveIdle,
+		ping: func() { c.out.control(Header{Kind: KindPing, Call: 1}) },
+	}
+	return c
+}
 
-// run has do run, without waiting.
-func (w *workers) run(do func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n := len(w.resting); n > 0 {
-		next := w.resting[n-1]
-		w.resting[n-1] = nil
-		w.resting = w.resting[:n-1]
-		next <- do // there is room: it rests
+func (c *serverConn) serve() {
+	c.beat.start()
+	c.end(c.read())
+	c.handlers.Wait()
+	c.out.running.Wait()
+}
+
+func (c *serverConn) end(err error) {
+	if err == nil {
+		err = errors.New("the server closed the connection")
+	}
+	c.mu.Lock()
+	first := !c.shut
+	c.shut = true
+	clear(c.calls)
+	c.out.close()
+	c.mu.Unlock()
+	if first {
+		_ = c.conn.Close() // an error does not matter any more
+		c.beat.stop()
+		c.cancel(fmt.Errorf("the connection to the client has ended: %w", err))
+	}
+}
+
+// leave takes no more calls, and closes the connection after the last answer.
+func (c *serverConn) leave() {
+	c.mu.Lock()
+	if c.leaving || c.shut {
+		c.mu.Unlock()
 		return
 	}
-	w.running.Go(func() { w.work(do) })
-}
-
-// work runs one handler after the other.
-func (w *workers) work(do func()) {
-	next := make(chan func(), 1)
-	for do != nil {
-		do()
-		if !w.rest(next) {
-			return
-		}
-		do = <-next
+	c.leaving = true
+	frame := c.server.pool.get(HeaderSize)
+	frame.b = Header{Kind: KindLeave, Call: c.last}.Append(frame.b)
+	_, write, _ := c.out.enqueue(frame, false)
+	done := len(c.calls) == 0
+	c.mu.Unlock()
+	if write {
+		c.out.write()
+	}
+	if done {
+		c.out.end()
 	}
 }
 
-// rest adds an idle goroutine, and reports whether there was room.
-func (w *workers) rest(next chan func()) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed || len(w.resting) >= maxResting {
+func (c *serverConn) leaveIdle() {
+	c.mu.Lock()
+	idle := len(c.calls) == 0
+	c.mu.Unlock()
+	if idle {
+		c.leave() // a call that comes in between is answered
+	}
+}
+
+// read reads frames until the connection ends.
+func (c *serverConn) read() error {
+	ours := hello{calls: uint32(c.server.cfg.MaxCalls), length: uint32(c.server.cfg.MaxRequest)}
+	if _, err := readHello(c.conn); err != nil {
+		return err
+	}
+	b := c.server.pool.get(HelloSize)
+	b.b = ours.append(b.b)
+	c.out.send(b)
+	var head [HeaderSize]byte
+	for {
+		h, err := readHeader(c.conn, &head)
+		if err != nil {
+			return err
+		}
+		c.beat.hear()
+		switch h.Kind {
+		case KindRequest:
+			err = c.readRequest(h)
+		case KindTrace:
+			err = c.noteTrace(h)
+		default:
+			err = c.take(h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// noteTrace reads the next request's trace. It keeps one a connection, and skips invalid ones.
+func (c *serverConn) noteTrace(h Header) error {
+	if h.Length == 0 || h.Length > maxTrace {
+		return skipPayload(c.conn, h, c.server.cfg.MaxRequest)
+	}
+	var text [maxTrace]byte
+	if _, err := io.ReadFull(c.conn, text[:h.Length]); err != nil {
+		return err
+	}
+	c.traced, c.trace = h.Call, string(text[:h.Length])
+	return nil
+}
+
+// take reads a frame that begins no call. Their payloads are useless, and nothing counts their memory.
+func (c *serverConn) take(h Header) error {
+	if err := skipPayload(c.conn, h, c.server.cfg.MaxRequest); err != nil {
+		return err
+	}
+	switch h.Kind {
+	case KindPing:
+		if c.pongs() {
+			c.out.control(Header{Kind: KindPong, Call: h.Call})
+		}
+	case KindCancel:
+		c.mu.Lock()
+		call := c.calls[h.Call]
+		delete(c.calls, h.Call)
+		done := c.leaving && len(c.calls) == 0
+		c.mu.Unlock()
+		if call != nil {
+			call.cancel(errUnread)
+		}
+		if done {
+			c.out.end()
+		}
+	}
+	return nil
+}
+
+// pongs reports whether to answer a ping: while a client takes nothing, only earlier ones are answered.
+func (c *serverConn) pongs() bool { return c.out.since.Load() == 0 || c.out.backlog() < maxChunk }
+
+func (c *serverConn) readRequest(h Header) error {
+	c.mu.Lock()
+	begun, leaving := h.Call <= c.last, c.leaving
+	open := len(c.calls) + c.out.unanswered() // the client cannot know of these ends yet
+	c.mu.Unlock()
+	if begun {
+		return fmt.Errorf("%w: call %d was begun before", errViolation, h.Call)
+	}
+	if most := c.server.cfg.MaxCalls; open >= most {
+		return fmt.Errorf("%w: more than %d calls", errViolation, most)
+	}
+	payload, err := readPayload(c.conn, h, c.server.cfg.MaxRequest+maxPrefix, &c.server.pool)
+	if err != nil && !errors.Is(err, errTooLong) {
+		return err
+	}
+	if leaving {
+		if payload != nil {
+			c.server.pool.put(payload)
+		}
+		return nil // the client knows that it was not served
+	}
+	call := &serverCall{conn: c, number: h.Call}
+	if c.trace != "" {
+		if c.traced == h.Call {
+			call.trace = c.trace
+		}
+		c.trace = ""
+	}
+	if err == nil {
+		err = call.parse(payload)
+	} else {
+		err = status.Errorf(codes.ResourceExhausted, "a request of %d bytes; at most %d are allowed", h.Length, c.server.cfg.MaxRequest)
+	}
+	if !c.enter(call) {
+		return nil
+	}
+	if err != nil { // there is no context to end
+		if call.finish(nil, err) {
+			c.out.write()
+		}
+		return nil
+	}
+	call.begin()
+	c.running <- struct{}{} // the handler of an abandoned call may still run
+	c.handlers.Add(1)
+	c.server.workers.run(call.serve)
+	return nil
+}
+
+func (c *serverConn) enter(call *serverCall) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaving || c.shut {
 		return false
 	}
-	w.resting = append(w.resting, next)
+	c.last = call.number
+	c.calls[call.number] = call
+	c.beat.begin()
 	return true
-}
-
-// close waits for the end of all goroutines. Nothing runs afterwards.
-func (w *workers) close() {
-	w.mu.Lock()
-	w.closed = true
-	for _, next := range w.resting {
-		close(next)
-	}
-	w.resting = nil
-	w.mu.Unlock()
-	w.running.Wait()
 }

@@ -3,6 +3,7 @@ package frames
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -90,7 +91,7 @@ func (k *serverCall) begin() {
 	}
 }
 
-func (k *serverCall) serve() { k.returned(k.conn.server.call(k.method, k)) }
+func (k *serverCall) serve() { k.returned(k.conn.server.handle(k.method, k)) }
 
 func (k *serverCall) returned(reply any, err error) {
 	if errors.Is(err, ErrParked) && k.parking != nil {
@@ -230,17 +231,19 @@ var ErrParked = errors.New("the call is parked")
 // call again. The caller has to call resume in any case, also when ctx has ended. resume may be called from
 // anywhere, repeatedly, and never blocks. A call over gRPC keeps its goroutine, which gRPC needs.
 func Park(ctx context.Context, rest func() (reply any, err error)) (resume func()) {
-	switch k := ctx.Value(callKey{}).(type) {
-	case *serverCall:
-		k.parking = &parking{call: k, rest: rest}
-		k.parking.missing.Store(2)
-		return k.parking.resume
-	case *foreignCall:
-		resumed := make(chan struct{})
-		k.rest, k.resumed = rest, resumed
-		return sync.OnceFunc(func() { close(resumed) })
+	k, ok := ctx.Value(callKey{}).(interface {
+		park(rest func() (any, error)) (resume func())
+	})
+	if !ok {
+		panic("only a call of a Server can be parked")
 	}
-	panic("only a call of a Server can be parked")
+	return k.park(rest)
+}
+
+func (k *serverCall) park(rest func() (any, error)) (resume func()) {
+	k.parking = &parking{call: k, rest: rest}
+	k.parking.missing.Store(2)
+	return k.parking.resume
 }
 
 type parking struct {
@@ -261,4 +264,93 @@ func (p *parking) advance() {
 	if p.missing.Add(-1) == 0 {
 		p.call.conn.server.workers.run(func() { p.call.returned(p.rest()) })
 	}
+}
+
+// errUnread is why the context of an abandoned call ends.
+var errUnread = fmt.Errorf("the client does not want an answer any more: %w", context.Canceled)
+
+// Method is a method of a service.
+type Method struct {
+	Name   string // in full
+	Impl   any
+	Unary  grpc.MethodHandler // nil with several replies
+	Stream grpc.StreamHandler
+}
+
+// Handle calls the method, which receives its request from stream. intercept is called between a request and a
+// handler with one reply; nil: nothing is.
+func (m *Method) Handle(stream grpc.ServerStream, intercept grpc.UnaryServerInterceptor) (reply any, err error) {
+	if m.Unary != nil {
+		return m.Unary(m.Impl, stream.Context(), stream.RecvMsg, intercept)
+	}
+	return nil, m.Stream(m.Impl, stream)
+}
+
+func (s *Server) handle(m *Method, stream grpc.ServerStream) (reply any, err error) {
+	if s.cfg.Serve == nil {
+		return m.Handle(stream, nil)
+	}
+	return s.cfg.Serve(m, stream)
+}
+
+// workers run handlers on reused goroutines: a stack that has grown already serves a call for less than a new
+// one.
+type workers struct {
+	running sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	resting []chan func()
+	closed  bool
+}
+
+// maxResting is the maximum of idle goroutines.
+const maxResting = 256
+
+// run has do run, without waiting.
+func (w *workers) run(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.resting); n > 0 {
+		next := w.resting[n-1]
+		w.resting[n-1] = nil
+		w.resting = w.resting[:n-1]
+		next <- do // there is room: it rests
+		return
+	}
+	w.running.Go(func() { w.work(do) })
+}
+
+// work runs one handler after the other.
+func (w *workers) work(do func()) {
+	next := make(chan func(), 1)
+	for do != nil {
+		do()
+		if !w.rest(next) {
+			return
+		}
+		do = <-next
+	}
+}
+
+// rest adds an idle goroutine, and reports whether there was room.
+func (w *workers) rest(next chan func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || len(w.resting) >= maxResting {
+		return false
+	}
+	w.resting = append(w.resting, next)
+	return true
+}
+
+// close waits for the end of all goroutines. Nothing runs afterwards.
+func (w *workers) close() {
+	w.mu.Lock()
+	w.closed = true
+	for _, next := range w.resting {
+		close(next)
+	}
+	w.resting = nil
+	w.mu.Unlock()
+	w.running.Wait()
 }

@@ -44,7 +44,7 @@ func (s *service) serve(m *frames.Method, stream grpc.ServerStream) (reply any, 
 	if err := s.checkConnection(c); err != nil {
 		return nil, err
 	}
-	return c.answered(m.Call(c, c.intercept))
+	return c.answered(m.Handle(c, c.intercept))
 }
 
 // arrive records a call's arrival, for ended.

@@ -13,34 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// exchange is a call of a link. Link.mu guards its variable fields.
-type exchange struct {
-	number uint64
-	at     uint64        // its request's position in what was put
-	ready  chan struct{} // has an element after a change
-
-	replies []*buffer
-	unread  int // bytes of these
-	ended   bool
-	err     error // of its end; nil after success
-}
-
-// maxUnread limits the unread replies of a call, in bytes.
-const maxUnread = 4 << 20
-
-func (x *exchange) add(payload *buffer) (overrun bool) {
-	x.replies = append(x.replies, payload)
-	x.unread += len(payload.b)
-	return x.unread > maxUnread && len(x.replies) > 1
-}
-
-func (x *exchange) wake() {
-	select {
-	case x.ready <- struct{}{}:
-	default:
-	}
-}
-
 // encode makes the frame of a request. The buffer begins with start bytes of its trace's frame, if any.
 func (l *Link) encode(ctx context.Context, method string, request any) (b *buffer, start int, err error) {
 	message, ok := request.(proto.Message)
@@ -129,8 +101,8 @@ func (l *Link) reason() error {
 	return l.err
 }
 
-// next returns a call's next reply, or io.EOF after success. If ctx ends first, the call is abandoned.
-func (l *Link) next(ctx context.Context, x *exchange) (*buffer, error) {
+// nextReply returns a call's next reply, or io.EOF after success. If ctx ends first, the call is abandoned.
+func (l *Link) nextReply(ctx context.Context, x *exchange) (*buffer, error) {
 	for {
 		l.mu.Lock()
 		if len(x.replies) > 0 {
@@ -182,7 +154,7 @@ func (l *Link) Invoke(ctx context.Context, method string, request, reply any, _ 
 	if err != nil {
 		return err
 	}
-	b, err := l.next(ctx, x)
+	b, err := l.nextReply(ctx, x)
 	if errors.Is(err, io.EOF) {
 		return status.Error(codes.Internal, "the server ended the call without a reply")
 	}
@@ -200,11 +172,11 @@ func (l *Link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	if reason := l.reason(); reason != nil {
 		return nil, &NotSentError{Err: reason}
 	}
-	return &replies{link: l, ctx: ctx, method: method}, nil
+	return &replyStream{link: l, ctx: ctx, method: method}, nil
 }
 
-// replies implements grpc.ClientStream for a call with several replies.
-type replies struct {
+// replyStream implements grpc.ClientStream for a call with several replies.
+type replyStream struct {
 	link   *Link
 	ctx    context.Context //nolint:containedctx // of the call, as with any stream
 	method string
@@ -212,16 +184,16 @@ type replies struct {
 	stop   func() bool // stops the watch over ctx
 }
 
-func (*replies) Header() (metadata.MD, error) { return metadata.MD{}, nil }
+func (*replyStream) Header() (metadata.MD, error) { return metadata.MD{}, nil }
 
-func (*replies) Trailer() metadata.MD { return nil }
+func (*replyStream) Trailer() metadata.MD { return nil }
 
 // CloseSend implements grpc.ClientStream. The request ends with its message.
-func (*replies) CloseSend() error { return nil }
+func (*replyStream) CloseSend() error { return nil }
 
-func (s *replies) Context() context.Context { return s.ctx }
+func (s *replyStream) Context() context.Context { return s.ctx }
 
-func (s *replies) SendMsg(request any) error {
+func (s *replyStream) SendMsg(request any) error {
 	if s.x != nil {
 		return status.Error(codes.Internal, "the call has one request, which was sent")
 	}
@@ -234,11 +206,11 @@ func (s *replies) SendMsg(request any) error {
 	return nil
 }
 
-func (s *replies) RecvMsg(reply any) error {
+func (s *replyStream) RecvMsg(reply any) error {
 	if s.x == nil {
 		return status.Error(codes.Internal, "the request was not sent")
 	}
-	b, err := s.link.next(s.ctx, s.x)
+	b, err := s.link.nextReply(s.ctx, s.x)
 	if err != nil || s.link.hasEnded(s.x) { // many callers take the last reply without the end
 		s.stop()
 	}
