@@ -166,7 +166,7 @@ func TestNames(t *testing.T) {
 		{uris: []string{"spiffe://acme/ns/shop/sa/cart_1"}, principal: "spiffe://acme/ns/shop/sa/cart_1"},
 		{uris: []string{"spiffe://acme/billing", "https://acme"}, dns: []string{"a", "b"}, principal: "spiffe://acme/billing"},
 		{uris: []string{"spiffe://acme/a", "spiffe://acme/b"}, dns: []string{"a"}},
-		// What would be read as another, or as one of another kind.
+		// They would be read as another, or as one of another kind.
 		{uris: []string{"spiffe://acme/billing#"}, dns: []string{"a"}},
 		{uris: []string{"spiffe://acme/billing?"}},
 		{uris: []string{"SPIFFE://acme/billing"}},
@@ -265,7 +265,7 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// What is written is for the owner's eyes, replaces nothing, and is read again.
+// A file that is written is for the owner's eyes, replaces nothing, and is read again.
 func TestWrite(t *testing.T) {
 	k := newKit(t)
 	if about := must(os.Stat(k.file("ca.key")))(t); about.Mode().Perm() != 0o600 {

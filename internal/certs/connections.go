@@ -87,8 +87,8 @@ func (l *limited) SetLinger(seconds int) error {
 	return nil
 }
 
-// protocols are offered and taken (ALPN). What is spoken, the first bytes say; "h2" is for
-// clients of gRPC, which insist.
+// protocols are offered and taken (ALPN). The first bytes say what is spoken; "h2" is for clients of gRPC, which
+// insist.
 func protocols() []string { return []string{"h2"} }
 
 // server returns the configuration of the end that was dialled. It asks for a certificate and
@@ -159,7 +159,7 @@ func ReplicaOf(cert *x509.Certificate) (Replica, error) {
 	return found[0], nil
 }
 
-// How SPIFFE IDs and names of hosts are written. A name that is written otherwise is none: two that differ must not be read as
+// How SPIFFE IDs and names of hosts are written. Other names are refused: two that differ must not be read as
 // one, nor one of a kind as one of the other.
 var (
 	spiffeID = regexp.MustCompile(`^spiffe://[a-z0-9._-]{1,255}(/[A-Za-z0-9._-]+)+$`)

@@ -66,7 +66,7 @@ func quickest(do func()) time.Duration {
 	return least
 }
 
-// What a stranger shows is refused before a signature is checked by a key of his: however many of his certificates might be the issuer of each
+// A stranger's chain is refused before a signature is checked by a key of his: however many of his certificates might be the issuer of each
 // other, and whatever they name.
 func TestWhatStrangersShowIsNotTried(t *testing.T) {
 	s := &shown{t: t}

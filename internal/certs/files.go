@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Files are those of one side of a connection, all in PEM. What is empty is not there.
+// Files are those of one side of a connection, all in PEM. An empty name stands for no file.
 type Files struct {
 	Cert string // the own certificate, with those between it and its authority after it
 	Key  string // its private key
@@ -33,12 +33,12 @@ type Store struct {
 
 	mu         *sync.Mutex // guards what follows; held while files are read, so that of two that read the later one stays; see KeepApart
 	own, trust reading
-	other      *Store // with which no authority may be in common; nil if there is none
+	other      *Store // with which no authority may be in common; nil without one
 }
 
 // material is what was read, and is not changed any more.
 type material struct {
-	own *tls.Certificate // nil if there is none
+	own *tls.Certificate // nil without one
 	trust
 }
 
@@ -144,7 +144,7 @@ func (s *Store) Identify(chain []*x509.Certificate) (principal string, counts fu
 	return principal, func() bool { return s.Counts(proof) && !s.now().After(proof.Ends()) }, err
 }
 
-// Own returns the own certificate; nil if there is none.
+// Own returns the own certificate; nil without one.
 func (s *Store) Own() *x509.Certificate {
 	if own := s.held.Load().own; own != nil {
 		return own.Leaf
@@ -152,7 +152,7 @@ func (s *Store) Own() *x509.Certificate {
 	return nil
 }
 
-// End returns when the own certificate ends; zero if there is none.
+// End returns when the own certificate ends; zero without one.
 func (s *Store) End() time.Time {
 	if own := s.Own(); own != nil {
 		return own.NotAfter
@@ -190,7 +190,7 @@ func (s *Store) Warning(port string) string {
 // loadOwn reads the own certificate and its key; in an error, it returns what was there.
 func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 	if f.Cert == "" && f.Key == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // the side has no certificate
 	}
 	own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err == nil {

@@ -101,7 +101,7 @@ func TestRevokedWhileTheOwnKeyIsBroken(t *testing.T) {
 	}
 }
 
-// Who counted once does so when a certificate of the path has ended, the authority's first, too.
+// A certificate that counted once does so when a certificate of the path has ended, the authority's first, too.
 func TestCountsAfterTheAuthorityHasEnded(t *testing.T) {
 	k := newKit(t)
 	now := time.Now()

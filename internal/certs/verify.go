@@ -101,7 +101,7 @@ func poolOf(list []*x509.Certificate) *x509.CertPool {
 }
 
 // lead finds the first certificate of a chain that an authority has signed, and returns those between it and the other end's own, it
-// included, and the authorities; none if there is no such certificate. What a stranger has made costs next to nothing: a certificate that
+// included, and the authorities; none if there is no such certificate. A stranger's certificates cost next to nothing: a certificate that
 // names no authority as its issuer is not looked at, no signature is checked by a key that a stranger has chosen, and at most maxChain are
 // in all. Package x509 would try every certificate as the issuer of every other, a hundred times; it gets what an authority has signed, in
 // which no issuer comes twice.
@@ -130,8 +130,8 @@ func (t trust) lead(chain []*x509.Certificate) (between, roots []*x509.Certifica
 	return nil, nil
 }
 
-// issuersOf returns the authorities that a certificate names as its issuer: those with the key that it names, or, if there
-// are none, all of that name. Tools compute the names of keys in different ways.
+// issuersOf returns the authorities that a certificate names as its issuer: those with the key that it names, or else all of
+// that name. Tools compute the names of keys in different ways.
 func (t trust) issuersOf(c *x509.Certificate) (byKey []*x509.Certificate) {
 	var byName []*x509.Certificate
 	for _, a := range t.roots {

@@ -34,7 +34,7 @@ const (
 // How often a key set is asked for.
 const (
 	everyFetch       = 5 * time.Minute  // of a URL, when all is well
-	betweenReads     = 10 * time.Second // at least, of a URL, whoever wants it
+	betweenReads     = 10 * time.Second // at least, of a URL, for every caller
 	betweenFileReads = time.Second      // the same of a file
 	fetchTimeout     = 10 * time.Second
 )

@@ -93,7 +93,7 @@ func (s *Store) Err() error {
 	return s.err
 }
 
-// Wanted has an element when Refresh is to be called, by whoever calls it from time to time.
+// Wanted has an element when Refresh is to be called, by the caller that does so from time to time.
 func (s *Store) Wanted() <-chan struct{} { return s.wake }
 
 // Refresh reads the keys again, if it is time, and reports whether they are others than before. It is called by

@@ -67,7 +67,7 @@ func (f *fixture) sign(t testing.TB, claims any) string {
 	return token
 }
 
-// What tokens have to say, claim by claim.
+// Tokens have to say this, claim by claim.
 func TestVerify(t *testing.T) {
 	f := newFixture(t, nil)
 	at := func(d time.Duration) int64 { return f.time.Add(d).Unix() }
@@ -264,7 +264,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// A token counts in one spelling: what package base64 passes over is refused, and so is a header with an extension, whoever has signed it.
+// A token counts in one spelling: what package base64 passes over is refused, and so is a header with an extension; its issuer does not matter.
 func TestTokensInOneSpelling(t *testing.T) {
 	f := newFixture(t, nil)
 	good := f.sign(t, f.claims())
