@@ -137,7 +137,7 @@ func (r *Replica) shutdown(ctx context.Context) {
 	select {
 	case <-stopped:
 	case <-ctx.Done():
-		r.clients.Stop()
+		r.clients.Close()
 		<-stopped
 	}
 	if r.http != nil {

@@ -2,12 +2,10 @@ package wire
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
 	"sync"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
-	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
@@ -59,19 +57,22 @@ type call struct {
 	begun   bool // it was served or refused
 
 	// These are for the goroutine that serves it.
-	grpc.ServerStream // of its transport
+	rpc               rpc  // the row of its method
+	foreign           bool // it named a session of another principal
+	grpc.ServerStream      // of its transport
 	service           *service
-	method            string          // in full
-	arrived           time.Duration   // when its request or its headers arrived, by the stopwatch
-	unread            proto.Message   // for its request
-	refusal           error           // why its request was not decoded
-	asked             any             // its request; nil before it is decoded, and once the call is parked
-	named             steps.RequestID // the client's request id
-	before            witness         // when its request was decoded
-	trace             Trace           // nil if not traced
-	foreign           bool            // it named a session of another principal
-	slow              phases          // what a slow call waited for; nil before that
+	method            string                       // in full
+	arrived           time.Duration                // when its request or its headers arrived, by the stopwatch
+	unread            proto.Message                // for its request
+	refusal           error                        // why its request was not decoded
+	asked             any                          // its request; nil before it is decoded, and once the call is parked
+	named             steps.RequestID              // the client's request id
+	before            witness                      // when its request was decoded
+	trace             Trace                        // nil if not traced
+	slow              map[steps.Kind]time.Duration // what a slow call waited for; nil before that
 }
+
+var _ steps.Call = (*call)(nil)
 
 func newAccount(all *Connections, origin *party, conn *heardConn) *account {
 	origin.silent.Add(1)
@@ -264,59 +265,120 @@ func withCall(ctx context.Context) context.Context {
 	return context.WithValue(ctx, steps.CallKey{}, c)
 }
 
+// Values of HTTP/2 (RFC 9113, 3.4, 4.1 and 6).
+const (
+	prefaceLen  = 24 // bytes with which a client begins
+	frameHeader = 9  // bytes before the payload of a frame
+
+	frameData    = 0x0
+	frameHeaders = 0x1
+	frameReset   = 0x3 // RST_STREAM
+	frameOther   = 0xff
+
+	flagEndStream = 0x1 // of frameData and frameHeaders
+)
+
+// frame is the header of a frame, in the terms of HTTP/2.
+type frame struct {
+	kind, flags byte
+	stream      uint64 // or the number of a call
+	length      int    // of the payload
+}
+
+// passing finds the frames in one direction of a connection, however the data is cut. Its zero value is ready
+// at the beginning of an HTTP/2 frame.
+type passing struct {
+	ours bool // the frames belong to package frames
+	skip int  // bytes up to the next frame
+	head [frames.HeaderSize]byte
+	have int // bytes of head that have passed
+}
+
+// scan calls see for each frame whose header ends in p.
+func (s *passing) scan(p []byte, see func(frame)) {
+	size := frameHeader
+	if s.ours {
+		size = frames.HeaderSize
+	}
+	for len(p) > 0 {
+		if s.skip > 0 {
+			n := min(s.skip, len(p))
+			s.skip, p = s.skip-n, p[n:]
+			continue
+		}
+		n := copy(s.head[s.have:size], p)
+		s.have, p = s.have+n, p[n:]
+		if s.have < size {
+			return
+		}
+		s.have = 0
+		if s.ours {
+			s.skip = seeOurs(frames.ParseHeader(&s.head), see)
+			continue
+		}
+		s.skip = int(binary.BigEndian.Uint32(s.head[0:4]) >> 8)
+		see(frame{kind: s.head[3], flags: s.head[4], stream: uint64(binary.BigEndian.Uint32(s.head[5:9]) &^ (1 << 31)), length: s.skip})
+	}
+}
+
+// seeOurs calls see for a frame of package frames, and returns its length.
+func seeOurs(h frames.Header, see func(frame)) int {
+	f := frame{kind: frameOther, stream: h.Call, length: h.Length}
+	switch h.Kind {
+	case frames.KindRequest:
+		see(frame{kind: frameHeaders, stream: h.Call})
+		f.kind = frameData
+	case frames.KindReply:
+		f.kind = frameData
+	case frames.KindLast, frames.KindStatus:
+		f.kind, f.flags = frameData, flagEndStream
+	case frames.KindCancel:
+		f.kind = frameReset
+	}
+	see(f)
+	return h.Length
+}
+
+// maxWaste is how many bytes the useless calls of one address may take in a second, as 200 short ones do: calls
+// that the client resets, that exceed a rate, or that end before they are served. Beyond it, their connection
+// is read later.
+const maxWaste = 200 * callWeight
+
+// wasted counts a useless call. Beyond maxWaste a second from one address, it delays the next read from the
+// connection. of.mu is held.
+func (c *call) wasted() {
+	a := c.of
+	if refill, _ := a.origin.waste.spend(a.conn.LastArrival(), c.request, maxWaste, burst+maxRest); refill > burst {
+		a.conn.rest.Store(int64(min(refill-burst, maxRest)))
+	}
+}
+
 // callOf returns the call of a context; nil without one.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(steps.CallKey{}).(*call)
 	return c
 }
 
-// full returns an error if there is no room for n more bytes, or for a request of n bytes already counted. a.mu is held.
-func (a *account) full(n int64) error {
-	if limit := a.all.limits.conn; a.bytes > limit && n > smallCall {
-		return api.Errorf(api.Unavailable, "the calls of this connection hold %d bytes of the replica's memory, and at most %d are allowed; wait for some answers, and read them, then try again", a.bytes, limit)
+// RequestID implements steps.Call.
+func (c *call) RequestID() steps.RequestID { return c.named }
+
+// TraceID implements steps.Call.
+func (c *call) TraceID() string {
+	if c.trace == nil {
+		return ""
 	}
-	if a.bytes <= leastHeld {
-		return nil
-	}
-	return a.all.full(a.origin)
+	return c.trace.ID()
 }
 
-// answer counts a reply, or rejects it: a long one while others are unread, any one while much of the same call
-// is unread. No KeepAlive reply is rejected for its length, since it extends a lease.
-//
-// The error is Uncertain: the call may have taken effect, and only a retry finds out. Unavailable would deny that.
-func (c *call) answer(reply any) error {
-	message, ok := reply.(proto.Message)
-	if !ok {
-		return nil
+// Step implements steps.Call, for a call that is traced or was slow.
+func (c *call) Step(s steps.Step) {
+	if c.trace != nil {
+		c.trace.Step(s)
 	}
-	_, alive := reply.(*pb.KeepAliveReply)
-	bytes, err := c.admit(int64(proto.Size(message)), alive)
-	var e *api.Error
-	if errors.As(err, &e) {
-		return &api.Error{Code: api.Uncertain, Message: e.Message}
+	if c.slow == nil {
+		c.slow = map[steps.Kind]time.Duration{}
 	}
-	c.of.all.relieve(c.of, bytes)
-	return err
-}
-
-// admit counts a reply of n bytes if it is vital or fits. It returns what the account holds.
-func (c *call) admit(n int64, vital bool) (int64, error) {
-	a := c.of
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !c.open {
-		return a.bytes, nil // nobody receives it
+	for _, one := range append([]steps.Step{s}, s.Parts...) {
+		c.slow[one.Kind] += one.To.Sub(one.From)
 	}
-	if n > smallCall && !vital {
-		if err := a.full(n); err != nil {
-			return a.bytes, err
-		}
-	}
-	if c.reply > smallCall {
-		return a.bytes, api.Errorf(api.Unavailable, "the client does not read what it is told: %d bytes wait; read them, then try again", c.reply)
-	}
-	c.reply += n
-	a.add(n)
-	return a.bytes, nil
 }

@@ -252,7 +252,7 @@ func checkHeld(t *rapid.T, f format) {
 			pass(to, end.wire(i))
 			one.open, one.reply = false, 0
 		case 3:
-			if err := one.call.serve("", requestSize{}); (err == nil) != one.open {
+			if err := one.call.admit(requestSize{}); (err == nil) != one.open {
 				t.Fatalf("a call that is open: %v; served: %v", one.open, err)
 			}
 			one.serving = one.serving || one.open
@@ -261,7 +261,7 @@ func checkHeld(t *rapid.T, f format) {
 			one.serving = false
 		case 5:
 			before := one.call.reply
-			if one.call.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, size)}) == nil && one.open {
+			if one.call.countReply(&pb.GetContentsAndStatReply{Contents: make([]byte, size)}) == nil && one.open {
 				one.reply += one.call.reply - before
 			}
 		case 6:

@@ -2,12 +2,14 @@ package wire
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
-	"encoding/binary"
-	"encoding/json"
+	"crypto/x509"
 	"io"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -15,31 +17,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc/peer"
 )
-
-// Listener counts its connections, which record when something last arrived.
-type Listener struct {
-	net.Listener
-	Clock       session.Clock
-	Connections *Connections
-
-	Certificates Certificates // nil if connections are not encrypted, and clients not identified
-	Tokens       Tokens       // nil if only certificates identify clients
-}
-
-// Accept implements net.Listener.
-func (l Listener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			l.Connections.stumble(err)
-			return nil, AcceptError{Err: err}
-		}
-		l.Connections.smooth(l.Clock())
-		if one := hear(conn, l); l.Connections.admit(one) {
-			return one, nil
-		}
-	}
-}
 
 // heardConn records when something last arrived, and what its calls hold. Its server reads it unbuffered, so
 // never beyond the frame that it needs next: see withCall.
@@ -70,17 +47,6 @@ type heardConn struct {
 
 // readBuffer is how many bytes are read from a connection at a time.
 const readBuffer = 8 << 10
-
-func hear(conn net.Conn, l Listener) *heardConn {
-	c := &heardConn{Conn: conn, clock: l.Clock, certificates: l.Certificates, tokens: l.Tokens, gone: make(chan struct{})}
-	if l.Certificates == nil {
-		c.stream = conn
-	}
-	if l.Tokens != nil {
-		c.asking = make(chan struct{}, 1)
-	}
-	return c
-}
 
 type arrivals struct{ conn *heardConn }
 
@@ -171,29 +137,6 @@ func connOf(ctx context.Context) *heardConn {
 	return nil
 }
 
-// GuestProtocol is what a member of the cell asks for (ALPN) to speak for a guest over a connection to the client
-// port. Then both ends show the certificates of replicas, and the member introduces the guest: 2 bytes of length,
-// big-endian, and a Guest in JSON.
-const GuestProtocol = "chubby-guest"
-
-// maxGuest is the longest introduction that is read, in bytes.
-const maxGuest = 2 << 10
-
-// Guest is a visitor of a replica's console. The guest's rights count, and not those of the replica.
-type Guest struct {
-	Principal string `json:"principal"`
-	Address   string `json:"address"` // the browser's, for the audit log
-}
-
-// Introduce begins the guest's connection.
-func (g Guest) Introduce(to io.Writer) error {
-	text, err := json.Marshal(g)
-	if err == nil {
-		_, err = to.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...))
-	}
-	return err
-}
-
 // hearGuest identifies a connection by its guest, if a member of the cell speaks for it. It hears the introduction
 // first, so that calls can be answered with what is wrong.
 func (c *heardConn) hearGuest(conn *tls.Conn) error {
@@ -223,18 +166,230 @@ func (c *heardConn) from() (address, by string) {
 	return c.Conn.RemoteAddr().String(), ""
 }
 
-func readGuest(from io.Reader) (g Guest, err error) {
-	var size [2]byte
-	if _, err = io.ReadFull(from, size[:]); err != nil {
-		return g, err
+// pause delays the next read from a connection that has wasted much. Only the connection's reader calls it.
+func (c *heardConn) pause() {
+	if c.rest.Load() == 0 {
+		c.rested = 0
+		return
 	}
-	n := binary.BigEndian.Uint16(size[:])
-	if n > maxGuest {
-		return g, api.Errorf(api.InvalidArgument, "the introduction of a guest takes %d bytes, more than %d", n, maxGuest)
+	if c.rested >= maxRested {
+		all := c.account.all
+		if all.told.Shed(); c.refusal == nil {
+			if n, ok := all.saidShed.Next(); ok {
+				from, _ := c.from()
+				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "event", "connection_closed", "from", from, "count", n)
+			}
+		}
+		_ = c.Close() // its server notices
+		return
 	}
-	text := make([]byte, n)
-	if _, err = io.ReadFull(from, text); err == nil {
-		err = json.Unmarshal(text, &g)
+	rest := time.Duration(c.rest.Swap(0))
+	//mutant: c.rested += maxRest
+	c.rested += rest
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	//mutant: /* nothing */
+	case <-c.gone:
 	}
-	return g, err
+}
+
+// maxRest is the longest delay of a read, and maxRested the longest succession of delays before the connection
+// is closed: else its data would be read for minutes after the client has gone. A count of delays says little:
+// a client that waits for its answers is delayed for milliseconds, and others may share its connection.
+const (
+	maxRest   = 2 * time.Second
+	maxRested = 40 * time.Second
+)
+
+// handshakeByte begins every TLS connection, and neither frames nor HTTP/2.
+const handshakeByte = 22
+
+// begin starts TLS on a connection, where there are certificates, and identifies the other end. The first Read
+// calls it, within the server's deadline and before any Write. Clients that do not speak TLS get only an error:
+// see refused.
+func (c *heardConn) begin() error {
+	var first [1]byte
+	if _, err := io.ReadFull(c.Conn, first[:]); err != nil {
+		return err
+	}
+	turn := &opening{Conn: c.Conn, first: first[:], slots: c.account.all.handshakes}
+	if c.stream = turn; first[0] != handshakeByte {
+		turn.over = true
+		c.refuse(&identity{refusal: unauthenticated("the connection is not encrypted", c.tokens)})
+		return nil
+	}
+	turn.take()
+	defer turn.end()
+	encrypted := c.certificates.Accept(turn)
+	c.stream = encrypted
+	if err := encrypted.Handshake(); err != nil { //nolint:noctx // the server has set a deadline
+		return err
+	}
+	state := encrypted.ConnectionState()
+	if state.NegotiatedProtocol == GuestProtocol {
+		return c.hearGuest(encrypted)
+	}
+	c.identify(state.PeerCertificates)
+	return nil
+}
+
+// opening is a connection whose first byte will be read again. Handshakes take processor time in turn, but wait
+// for the other end in parallel. Else thousands at once would be as many runnable goroutines, and every call
+// would wait behind them.
+type opening struct {
+	net.Conn
+	first []byte
+	slots chan struct{} // an element for each running handshake
+	over  bool          // the handshake has ended
+}
+
+// handshakesAtATime leaves half of the processors to calls.
+func handshakesAtATime() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
+func (c *opening) take() { c.slots <- struct{}{} }
+
+// end ends the handshake's turn, in its goroutine.
+func (c *opening) end() {
+	c.over = true
+	<-c.slots
+}
+
+func (c *opening) Read(p []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(p, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	if c.over {
+		return c.Conn.Read(p)
+	}
+	<-c.slots
+	n, err := c.Conn.Read(p)
+	c.take()
+	return n, err
+}
+
+// identify identifies a client by its certificates. If they are invalid, the connection is served for a while,
+// to answer calls with the reason.
+func (c *heardConn) identify(chain []*x509.Certificate) {
+	if len(chain) == 0 && c.tokens != nil {
+		c.refuse(&identity{pending: true, refusal: unauthenticated("neither a certificate nor a token was shown", c.tokens)})
+		return
+	}
+	principal, counts, err := c.certificates.Identify(chain)
+	if err == nil {
+		//mutant: err = nil //by TestTLSRefusesStrangers of ./cell
+		err = CheckPrincipal(principal)
+	}
+	if err != nil {
+		c.refuse(&identity{refusal: unauthenticated(err.Error(), c.tokens)})
+		return
+	}
+	c.identity.Store(&identity{principal: principal, counts: counts})
+	c.account.all.knows(c, principal)
+}
+
+// refuse has the connection answer calls with a reason, and closes it soon. Its server notices.
+func (c *heardConn) refuse(who *identity) {
+	who.expiry = time.AfterFunc(RefusedFor, func() { _ = c.Conn.Close() })
+	if c.identity.Store(who); c.closed.Load() { // Close may have missed it
+		who.expiry.Stop()
+	}
+}
+
+// refused returns the answer to calls over the connection; nil if they are served.
+func (c *heardConn) refused() error {
+	if c.refusal != nil {
+		return c.refusal
+	}
+	if who := c.identity.Load(); who != nil {
+		return who.refusal
+	}
+	return nil // nothing is encrypted
+}
+
+// principalOf returns the caller, by the connection of the call; "" only if clients are not identified.
+func principalOf(ctx context.Context) string {
+	if conn := connOf(ctx); conn != nil {
+		if who := conn.identity.Load(); who != nil {
+			return cmp.Or(who.principal, nobody)
+		}
+	}
+	return ""
+}
+
+// refusedFor is refused for a call.
+func (c *heardConn) refusedFor(r rpc) error {
+	if r.takesTokens && c.takesToken() {
+		return nil
+	}
+	return c.refused()
+}
+
+// takesToken reports whether Authenticate is served: the client is known, or a token may still identify it.
+func (c *heardConn) takesToken() bool {
+	who := c.identity.Load()
+	return c.refusal == nil && (who == nil || who.refusal == nil || who.pending)
+}
+
+// authenticate takes a token for its connection. A valid one may be followed by others of the same principal,
+// so that a client need not reconnect before its token expires.
+func (c *heardConn) authenticate(ctx context.Context, token string) error {
+	who := c.identity.Load()
+	if c.refusal != nil || who == nil {
+		return c.refused() // nil if clients are not identified
+	}
+	hash := sha256.Sum256([]byte(token))
+	if c.tokens == nil || !who.pending && who.token == nil {
+		return c.needless(who)
+	}
+	// One at a time: the first valid token identifies the connection.
+	select {
+	case c.asking <- struct{}{}:
+		defer func() { <-c.asking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if who = c.identity.Load(); who.token != nil && (who.refusal != nil || *who.token == hash) {
+		return who.refusal
+	}
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, RefusedFor)
+	defer cancel()
+	next := &identity{token: &hash}
+	var err error
+	if next.principal, next.counts, err = c.tokens.Verify(ctx, token); err == nil {
+		//mutant: err = nil //by TestTokensOverGRPC of ./cell
+		err = CheckPrincipal(next.principal)
+	}
+	switch {
+	case err != nil && context.Cause(caller) != nil:
+		return context.Cause(caller) // it may not have waited for the keys, so nothing is known of the token
+	case err != nil && who.pending:
+		next.refusal, next.expiry = unauthenticated(err.Error(), c.tokens), who.expiry
+		c.identity.Store(next)
+		return next.refusal
+	case err != nil:
+		return unauthenticated(err.Error(), c.tokens)
+	case !who.pending && who.principal != next.principal:
+		return api.Errorf(api.Unauthenticated, "the token names %q, and this connection is that of %q: connect anew", next.principal, who.principal)
+	case who.pending && !who.expiry.Stop():
+		return api.Errorf(api.Unavailable, "the connection is being closed, since it took %v to show a token that counts; connect anew", RefusedFor)
+	}
+	c.identity.Store(next)
+	c.account.all.knows(c, next.principal)
+	return nil
+}
+
+// needless returns the answer to a token that a connection does not take.
+func (c *heardConn) needless(who *identity) error {
+	if who.refusal != nil {
+		return who.refusal
+	}
+	if c.tokens == nil {
+		return api.Errorf(api.Unauthenticated, "this cell takes no tokens: it knows clients by certificates, and that of this connection names %q; leave the token away", who.principal)
+	}
+	return api.Errorf(api.Unauthenticated, "the certificate of this connection names %q already: show either a certificate or a token", who.principal)
 }

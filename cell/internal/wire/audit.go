@@ -19,48 +19,18 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// audited says which results of a call are an act. Refusals of all calls are recorded.
-type audited int
-
-const (
-	unknownCall audited = iota
-	onlyRefusals
-	everyCall  // it is for operators, or changes access rights
-	listsAlone // if about an access control list
-	othersOnly // if about another principal's session, or an operator's
-	beginsOnly // the first of several calls that belong together
-)
-
-// auditOf decides for every RPC, so a new one must be added. See TestEveryCallIsAudited.
-func auditOf(method string) audited {
-	switch path.Base(method) {
-	case "BreakLock", "SetQuota", "SetACL", "Transfer", "FinishUpgrade", "ChangeMembers", "Debug":
-		return everyCall
-	case "Open", "SetContents", "Delete", "Txn":
-		return listsAlone
-	case "EndSession":
-		return othersOnly
-	case "Backup", "Restore":
-		return beginsOnly
-	case "CreateSession", "KeepAlive", "KeepAlives", "RenewCache", "CloseHandle", "GetContentsAndStat", "GetStat", "ReadDir",
-		"Acquire", "TryAcquire", "Release", "GetSequencer", "SetSequencer", "CheckSequencer", "Cancel",
-		"ListLocks", "ListSessions", "Overview", "Lint", "ListQuotas", "Explain", "History", "Locate", "Status", "Members", "Authenticate":
-		return onlyRefusals
-	}
-	return unknownCall
-}
-
 // witness is what is known of a call before it is served. Afterwards the master may have handed over, or the
 // session ended.
 type witness struct {
 	master    *master.Master // nil if there was none
 	rights    rights         // of everybody, at that time
 	principal string
+	audited   audited
 	own       bool // about the caller's own session, which needs no right
 }
 
-func (s *service) witness(ctx context.Context, method string, request any) (w witness) {
-	if s.cfg.Audit != nil && auditOf(method) != onlyRefusals {
+func (s *service) witness(ctx context.Context, audited audited, request any) (w witness) {
+	if w.audited = audited; s.cfg.Audit != nil && audited != onlyRefusals {
 		w.master, _ = s.cfg.Replica.Master()
 		w.principal = s.whoCalls(ctx, w.master, request)
 	}
@@ -80,22 +50,21 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	if s.cfg.Audit == nil || errors.Is(err, frames.ErrParked) {
 		return
 	}
-	scope := auditOf(method)
-	if err == nil && (scope == onlyRefusals || isVain(reply)) {
+	if err == nil && (before.audited == onlyRefusals || isVain(reply)) {
 		return // nearly all calls
 	}
 	var e api.Error
-	if ended := (*api.Error)(nil); errors.As(pb.Error(err), &ended) {
-		e = *ended
+	if known := (*api.Error)(nil); errors.As(pb.Error(err), &known) {
+		e = *known
 	}
-	call := callOf(ctx)
-	refused := e.Code == api.PermissionDenied || e.Code == api.Unauthenticated || call != nil && call.foreign
+	c := callOf(ctx)
+	refused := e.Code == api.PermissionDenied || e.Code == api.Unauthenticated || c != nil && c.foreign
 	m := before.master
 	if m == nil {
 		m, _ = s.cfg.Replica.Master()
 	}
 	node, known := nodeOf(m, request)
-	if !refused && (!mayBeDone(e.Code) || before.own || !isAct(scope, node, request)) {
+	if !refused && (!mayBeDone(e.Code) || before.own || !isAct(before.audited, node, request)) {
 		return
 	}
 	record := audit.Record{Call: path.Base(method), Principal: cmp.Or(before.principal, s.whoCalls(ctx, m, request)), Code: e.Code.String(), Message: e.Message}
@@ -328,16 +297,4 @@ func namedIn(request any) string {
 		return q.GetPath()
 	}
 	return ""
-}
-
-// whoCalls returns the principal of a call: that of its connection, else that of its session.
-func (s *service) whoCalls(ctx context.Context, m *master.Master, request any) string {
-	who := principalOf(ctx)
-	if q, ok := request.(interface{ GetCaller() *pb.Caller }); who == "" && ok && m != nil {
-		who, _ = s.ownerOf(m, q.GetCaller().GetSession())
-	}
-	if who == nobody {
-		return ""
-	}
-	return who
 }

@@ -25,9 +25,6 @@ func requestIDOf(request any) steps.RequestID {
 	return 0
 }
 
-// RequestID implements steps.Call.
-func (c *call) RequestID() steps.RequestID { return c.named }
-
 // maxSaid limits each text in the line of a refusal, in bytes: the refused caller chooses these texts.
 const maxSaid = 512
 
@@ -52,10 +49,8 @@ func (s *service) logRefusal(c *call, err error) {
 	s.cfg.Logger.LogAttrs(c.Context(), slog.LevelWarn, "a call was refused", append(attrs, slog.String("event", "call_refused"))...)
 }
 
-// phases are how long a call waited, by kind.
-type phases map[steps.Kind]time.Duration
-
-func (p phases) attrs() (list []any) {
+// phasesOf returns how long a call waited, by kind.
+func phasesOf(waited map[steps.Kind]time.Duration) (list []any) {
 	for _, one := range []struct {
 		kind steps.Kind
 		name string
@@ -63,45 +58,19 @@ func (p phases) attrs() (list []any) {
 		{steps.Queue, "queue"}, {steps.Caches, "caches"}, {steps.Pending, "pending"}, {steps.Entry, "commit"},
 		{steps.Append, "append"}, {steps.Quorum, "quorum"}, {steps.Apply, "apply"}, {steps.Observe, "observe"},
 	} {
-		if took := p[one.kind]; took > 0 {
+		if took := waited[one.kind]; took > 0 {
 			list = append(list, slog.Duration(one.name, took))
 		}
 	}
 	return list
 }
 
-var _ steps.Call = (*call)(nil)
-
-// TraceID implements steps.Call.
-func (c *call) TraceID() string {
-	if c.trace == nil {
-		return ""
-	}
-	return c.trace.ID()
-}
-
-// Step implements steps.Call, for a call that is traced or was slow.
-func (c *call) Step(s steps.Step) {
-	if c.trace != nil {
-		c.trace.Step(s)
-	}
-	if c.slow == nil {
-		c.slow = phases{}
-	}
-	for _, one := range append([]steps.Step{s}, s.Parts...) {
-		c.slow[one.Kind] += one.To.Sub(one.From)
-	}
-}
-
-// own returns how long a call took, except what it waits for by design: a queue position, news, an outage's end.
-func (c *call) own(took time.Duration) time.Duration {
-	switch c.method {
-	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Chubby_Transfer_FullMethodName:
+// ownTime returns how long a call took, except what it waits for by design: a queue position, news, an outage's end.
+func (c *call) ownTime(took time.Duration) time.Duration {
+	switch {
+	case c.rpc.keepsAlive, c.rpc.waits, c.rpc.queues && c.slow == nil:
 		return 0
-	case pb.Chubby_Acquire_FullMethodName:
-		if c.slow == nil {
-			return 0
-		}
+	case c.rpc.queues:
 		return took - c.slow[steps.Queue]
 	}
 	return took
@@ -115,7 +84,7 @@ func (s *service) logSlow(c *call, took, own time.Duration) {
 	}
 	attrs := append(s.describe(c), slog.Duration("took", took), slog.Duration("own", own), slog.Int("count", n))
 	if c.slow != nil {
-		attrs = append(attrs, slog.Group("phases", c.slow.attrs()...))
+		attrs = append(attrs, slog.Group("phases", phasesOf(c.slow)...))
 	}
 	s.cfg.Logger.LogAttrs(c.Context(), slog.LevelWarn, "a call was slow", append(attrs, slog.String("event", "slow_call"))...)
 }
@@ -141,29 +110,6 @@ func (s *service) describe(c *call) []slog.Attr {
 	return attrs
 }
 
-// Tracer begins traces of calls.
-type Tracer interface {
-	// Begin begins the trace of a call before it is served, or returns nil. method is the full name. parent is
-	// the client's trace, in the form of W3C Trace Context if well-formed, or "".
-	Begin(ctx context.Context, method, parent string) Trace
-}
-
-// Trace records a traced call.
-type Trace interface {
-	ID() string
-	// Step records a part of the call that has ended.
-	Step(s steps.Step)
-	// End is called once, when the call is answered.
-	End(subject TraceSubject, code api.Code)
-}
-
-// TraceSubject is what a call concerns.
-type TraceSubject struct {
-	Session api.SessionID   // 0 without a session
-	Request steps.RequestID // the client's id; 0 without one
-	Path    string          // "" if unknown or absent
-}
-
 // traceparent is the header that names the trace of a call (W3C Trace Context). The length is that of version
 // 00, the only one.
 const (
@@ -185,13 +131,14 @@ func parentOf(ctx context.Context) string {
 	return text
 }
 
-// trace begins the trace of a known client's call, if any. KeepAlives have none: they wait by design, and there
+// beginTrace begins the trace of a known client's call, if any. KeepAlives have none: they wait by design, and there
 // are very many.
-func (s *service) trace(ctx context.Context, method string) Trace {
-	if s.cfg.Tracer == nil || method == pb.Chubby_KeepAlive_FullMethodName || method == pb.Chubby_KeepAlives_FullMethodName {
+func (s *service) beginTrace(c *call) Trace {
+	if s.cfg.Tracer == nil || c.rpc.keepsAlive {
 		return nil
 	}
-	return s.cfg.Tracer.Begin(ctx, method, parentOf(ctx))
+	ctx := c.Context()
+	return s.cfg.Tracer.Begin(ctx, c.method, parentOf(ctx))
 }
 
 // traceSubject returns what a request concerns, as far as this replica can tell.

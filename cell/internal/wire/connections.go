@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,19 +15,16 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Limits of refused connections.
-const (
-	MaxRefused = 64              // kept open to answer their calls, at a time and a second; others are closed at once
-	RefusedFor = 5 * time.Second // the longest time they are kept open
-)
+// Bounds are the limits of one port.
+type Bounds struct {
+	Connections, PerAddress int   // open at a time
+	Memory                  int64 // bytes held for calls; see heldLimits
+	Rates                   Rates
+}
 
-// maxSilent is how many connections of one address may have sent nothing but a handshake. Honest clients send
-// immediately. Handshakes take turns (see heardConn.begin), so few wait even if all clients of an address reconnect.
-const maxSilent = 100
-
-// maxIdle is how long a client's connection may have no call before the replica closes it. A session always has
-// one, its parked KeepAlive. Other clients reconnect.
-const maxIdle = 5 * time.Minute
+// Told are called for each refused connection, each one closed because its calls hold too much, and each call
+// refused because of its rate.
+type Told struct{ Refused, Shed, Late func() }
 
 // Connections counts the connections of the client port, in all and by origin, and refuses those above the
 // limits. For a short time it answers their calls with the reason, since a mere close tells a client nothing.
@@ -52,17 +50,6 @@ type Connections struct {
 	strangers     *party  // their origin
 }
 
-// Bounds are the limits of one port.
-type Bounds struct {
-	Connections, PerAddress int   // open at a time
-	Memory                  int64 // bytes held for calls; see heldLimits
-	Rates                   Rates
-}
-
-// Told are called for each refused connection, each one closed because its calls hold too much, and each call
-// refused because of its rate.
-type Told struct{ Refused, Shed, Late func() }
-
 // NewConnections returns the connections of one port.
 func NewConnections(bounds Bounds, told Told, log *slog.Logger) *Connections {
 	return &Connections{
@@ -70,6 +57,56 @@ func NewConnections(bounds Bounds, told Told, log *slog.Logger) *Connections {
 		from: newParties(), callers: newParties(), strangers: newParty("connections that are refused"),
 	}
 }
+
+// Listener counts its connections, which record when something last arrived.
+type Listener struct {
+	net.Listener
+	Clock       session.Clock
+	Connections *Connections
+
+	Certificates Certificates // nil if connections are not encrypted, and clients not identified
+	Tokens       Tokens       // nil if only certificates identify clients
+}
+
+// Accept implements net.Listener.
+func (l Listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			l.Connections.stumble(err)
+			return nil, AcceptError{Err: err}
+		}
+		l.Connections.smooth(l.Clock())
+		if one := hear(conn, l); l.Connections.admit(one) {
+			return one, nil
+		}
+	}
+}
+
+func hear(conn net.Conn, l Listener) *heardConn {
+	c := &heardConn{Conn: conn, clock: l.Clock, certificates: l.Certificates, tokens: l.Tokens, gone: make(chan struct{})}
+	if l.Certificates == nil {
+		c.stream = conn
+	}
+	if l.Tokens != nil {
+		c.asking = make(chan struct{}, 1)
+	}
+	return c
+}
+
+// Limits of refused connections.
+const (
+	MaxRefused = 64              // kept open to answer their calls, at a time and a second; others are closed at once
+	RefusedFor = 5 * time.Second // the longest time they are kept open
+)
+
+// maxSilent is how many connections of one address may have sent nothing but a handshake. Honest clients send
+// immediately. Handshakes take turns (see heardConn.begin), so few wait even if all clients of an address reconnect.
+const maxSilent = 100
+
+// maxIdle is how long a client's connection may have no call before the replica closes it. A session always has
+// one, its parked KeepAlive. Other clients reconnect.
+const maxIdle = 5 * time.Minute
 
 // enter counts a connection, or returns why it is refused.
 func (c *Connections) enter(conn *heardConn) *api.Error {
@@ -145,17 +182,6 @@ func (c *Connections) admit(conn *heardConn) bool {
 	return true
 }
 
-// stumble logs an error of the listener, unless it is closed. gRPC retries silently, and a port that accepts
-// nothing looks healthy from within.
-func (c *Connections) stumble(err error) {
-	if errors.Is(err, net.ErrClosed) {
-		return
-	}
-	if n, ok := c.stumbled.Next(); ok {
-		c.log.Error("cannot accept on the client port; trying again", "error", err, "count", n)
-	}
-}
-
 // keepRefused counts a connection as refused and kept open, if there is room. Its answer may cost a handshake,
 // so there is a limit a second, too.
 func (c *Connections) keepRefused(conn *heardConn) bool {
@@ -186,39 +212,6 @@ func (c *Connections) Refused() int {
 
 // Held returns how many bytes are held for calls.
 func (c *Connections) Held() int64 { return c.bytes.Load() }
-
-// AcceptError is an error of a listener after which its server retries, unless the listener is closed.
-// accept(2) also fails when memory is short or the pending connection broke. net calls few of these errors
-// temporary, and a server that ended with one would leave its master unreachable.
-type AcceptError struct{ Err error }
-
-// Error implements error.
-func (e AcceptError) Error() string { return e.Err.Error() }
-
-var _ net.Error = AcceptError{}
-
-// Temporary reports whether to retry.
-func (e AcceptError) Temporary() bool { return !errors.Is(e.Err, net.ErrClosed) }
-
-// Timeout implements net.Error.
-func (AcceptError) Timeout() bool { return false }
-
-// Unwrap returns the listener's error.
-func (e AcceptError) Unwrap() error { return e.Err }
-
-// overflow is the multiple of a memory limit at which connections are closed.
-const overflow = 2
-
-// heldLimits are the limits of memory held for clients' calls, in bytes: of one connection, one address, and
-// all. Above a limit, complete calls and long replies are refused with a reason. At twice the limit, the
-// heaviest connection is closed: only incomplete requests and unanswerable frames reach that.
-//
-// 1 GiB is 130,000 parked calls, or 4,000 whole files under way. A client has a parked KeepAlive for each
-// session, and a call for each lock that it waits for.
-type heldLimits struct{ conn, address, all int64 }
-
-// limitsOf gives an address a quarter of the total, and a connection a quarter of that.
-func limitsOf(all int64) heldLimits { return heldLimits{conn: all / 16, address: all / 4, all: all} }
 
 // full returns an error if an origin's calls hold too much, or more than their share while all hold too much.
 func (c *Connections) full(o *party) error {
@@ -305,3 +298,97 @@ func (p *party) heaviest() *account {
 	}
 	return heaviest
 }
+
+// knows counts the calls of a connection as those of a principal.
+func (c *Connections) knows(conn *heardConn, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.refusal != nil || conn.closed.Load() || conn.caller.Load() != nil {
+		return
+	}
+	p := c.callers.find(name, conn.clock())
+	c.callers.enter(p)
+	p.open++
+	conn.caller.Store(p)
+}
+
+// parts counts a closed connection. c.mu is held.
+func (c *Connections) parts(conn *heardConn) {
+	p := conn.caller.Load()
+	if p == nil {
+		return
+	}
+	if p.open--; p.open == 0 {
+		c.callers.leave(p, conn.clock())
+	}
+}
+
+// smooth waits until the next connection is due. The accepting goroutine calls it for each connection.
+func (c *Connections) smooth(now session.Instant) {
+	refill, _ := c.accepts.spend(now, 1, acceptsPerProcessor*runtime.GOMAXPROCS(0), time.Hour)
+	if refill > acceptBurst {
+		<-time.After(refill - acceptBurst) // one token
+	}
+}
+
+// Limits of accepted connections: a second for each processor, and how long they may come faster. The others
+// wait in the system's queue; else many addresses could take the processors from calls.
+const (
+	acceptsPerProcessor = 500
+	acceptBurst         = 20 * time.Millisecond
+)
+
+// stumble logs an error of the listener, unless it is closed. gRPC retries silently, and a port that accepts
+// nothing looks healthy from within.
+func (c *Connections) stumble(err error) {
+	if errors.Is(err, net.ErrClosed) {
+		return
+	}
+	if n, ok := c.stumbled.Next(); ok {
+		c.log.Error("cannot accept on the client port; trying again", "error", err, "count", n)
+	}
+}
+
+// Recheck closes the connections whose credentials are no longer valid, and returns their number. It runs every
+// few seconds, so it finds a connection identified during a change the next time.
+func (c *Connections) Recheck() int {
+	var open []*heardConn
+	c.mu.Lock()
+	for _, o := range c.from.here {
+		for a := range o.accounts {
+			open = append(open, a.conn)
+		}
+	}
+	c.mu.Unlock()
+	closed := 0
+	for _, conn := range open {
+		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts() {
+			closed++
+			// Calls that have arrived are no longer served; those being served go on as this principal's.
+			gone := *who
+			gone.refusal = unauthenticated("what was shown does not count any more", conn.tokens)
+			conn.identity.Store(&gone)
+			_ = conn.Conn.Close() // its server notices, and closes it
+		}
+	}
+	return closed
+}
+
+// AcceptError is an error of a listener after which its server retries, unless the listener is closed.
+// accept(2) also fails when memory is short or the pending connection broke. net calls few of these errors
+// temporary, and a server that ended with one would leave its master unreachable.
+type AcceptError struct{ Err error }
+
+// Error implements error.
+func (e AcceptError) Error() string { return e.Err.Error() }
+
+var _ net.Error = AcceptError{}
+
+// Temporary reports whether to retry.
+func (e AcceptError) Temporary() bool { return !errors.Is(e.Err, net.ErrClosed) }
+
+// Timeout implements net.Error.
+func (AcceptError) Timeout() bool { return false }
+
+// Unwrap returns the listener's error.
+func (e AcceptError) Unwrap() error { return e.Err }

@@ -117,6 +117,13 @@ func hoarding(t *testing.T, c *Connections, from string, n int) (*heardConn, *fr
 	return conn, wire
 }
 
+// admitted has the newest call of a connection served, if it may be.
+func admitted(conn *heardConn, method string, bytes int) error {
+	c := conn.account.newest
+	c.rpc = rpcs()[method]
+	return c.admit(requestSize{bytes: bytes})
+}
+
 // When too much is held, connections of the address that holds too much are closed or, if all
 // addresses together hold too much, those of the address that holds most.
 func TestWhoHoldsMostIsClosed(t *testing.T) {
@@ -176,7 +183,7 @@ func TestOneIsClosedForAllThatAreServed(t *testing.T) {
 			for _, from := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"} {
 				conn, wire := hoarding(t, c, from, 12)
 				conns, wires, calls = append(conns, conn), append(wires, wire), append(calls, conn.account.newest)
-				testbed.NoErr(t, conn.account.newest.serve(pb.Chubby_KeepAlive_FullMethodName, requestSize{}))
+				testbed.NoErr(t, admitted(conn, pb.Chubby_KeepAlive_FullMethodName, 0))
 			}
 			var frame bytes.Buffer
 			testbed.NoErr(t, http2.NewFramer(&frame, nil).WriteData(1, false, make([]byte, piece)))
@@ -210,7 +217,7 @@ func TestThoseWhoHoldLittleAreServed(t *testing.T) {
 		conn *heardConn
 		code api.Code
 	}{{greedy, api.Unavailable}, {modest, api.OK}} {
-		if err := test.conn.account.newest.serve("", requestSize{}); api.CodeOf(err) != test.code {
+		if err := test.conn.account.newest.admit(requestSize{}); api.CodeOf(err) != test.code {
 			t.Errorf("a call from %s: %v", test.conn.Conn.RemoteAddr(), err)
 		}
 	}
@@ -239,7 +246,7 @@ func TestKeepAlivesAreServed(t *testing.T) {
 		{greedy, pb.Chubby_CloseHandle_FullMethodName, 0, api.OK},
 		{greedy, pb.Chubby_EndSession_FullMethodName, 0, api.OK},
 	} {
-		if err := test.conn.account.newest.serve(test.method, requestSize{bytes: test.bytes}); api.CodeOf(err) != test.code {
+		if err := admitted(test.conn, test.method, test.bytes); api.CodeOf(err) != test.code {
 			t.Errorf("%s over %s: %v", test.method, test.conn.Conn.RemoteAddr(), err)
 		}
 	}
@@ -260,10 +267,10 @@ func TestLongRepliesToKeepAlivesAreSent(t *testing.T) {
 		c := newHeld(limits)
 		conn, _ := hoarding(t, c, "10.0.0.1:1", 5)
 		one := conn.account.newest
-		if err := one.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, 20<<10)}); !errors.Is(err, api.Uncertain) {
+		if err := one.countReply(&pb.GetContentsAndStatReply{Contents: make([]byte, 20<<10)}); !errors.Is(err, api.Uncertain) {
 			t.Errorf("the limit %s: a long reply: %v", name, err)
 		}
-		if err := one.answer(&pb.KeepAliveReply{Events: told}); err != nil {
+		if err := one.countReply(&pb.KeepAliveReply{Events: told}); err != nil {
 			t.Errorf("the limit %s: the reply to a KeepAlive: %v", name, err)
 		}
 	}
@@ -282,8 +289,8 @@ func TestSmallCallsAreServedBesideLargeOnes(t *testing.T) {
 		}
 		return wire.Bytes()
 	}())
-	if err := large.serve("", requestSize{}); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "this connection") {
+	if err := large.admit(requestSize{}); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "this connection") {
 		t.Error(err)
 	}
-	testbed.Report(t, conn.account.newest.serve("", requestSize{}))
+	testbed.Report(t, conn.account.newest.admit(requestSize{}))
 }

@@ -7,10 +7,10 @@
 //
 // Listener counts a call's connection (Connections) and follows its frames (account), so that unfinished
 // requests count, too. Server has package frames serve the connection, or gRPC if its first byte says so, which
-// hands its calls on to package frames. service.serve then finds out who calls, refuses the call if too much is
-// held, decodes it, and limits its time. A handler (files, locks, sessions, quotas, cell) asks a master.Master,
-// and encodes. Tokens are what clients carry without understanding it: sessions, handles and tickets, signed
-// with the cell's secret.
+// hands its calls on to package frames. service.serve (door.go) then finds out who calls, refuses the call if too
+// much is held, decodes it, and limits its time. Each call has a row in rpcs, which says what is special about it.
+// A handler (sessions, files, locks, txn, views, operators) asks a master.Master, and encodes. Tokens are what
+// clients carry without understanding it: sessions, handles and tickets, signed with the cell's secret.
 //
 // # Errors
 //

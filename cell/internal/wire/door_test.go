@@ -86,7 +86,7 @@ func TestNothingIsDecodedForStrangers(t *testing.T) {
 	} {
 		_, conn, _ := connected(t, func() (string, func() bool, error) { return "alice", func() bool { return true }, c.why })
 		conn.identify(make([]*x509.Certificate, 1))
-		s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}}}
+		s := newService(Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}})
 		served := ""
 		_, decoded, err := throughDoor(called(t, conn), s, c.method, &pb.AuthenticateRequest{Token: "a token"}, func(_ context.Context, q any) (any, error) {
 			served = q.(*pb.AuthenticateRequest).GetToken()
@@ -102,7 +102,7 @@ func TestNothingIsDecodedForStrangers(t *testing.T) {
 func TestNothingIsDecodedForFloods(t *testing.T) {
 	c, _ := rated(Rates{Calls: 1})
 	conn := arriving(t, c, "10.0.0.1:1", "alice", 1)
-	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}}}
+	s := newService(Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}})
 	for n := range 2 {
 		ctx := called(t, conn)
 		_, _, err := throughDoor(ctx, s, pb.Chubby_Backup_FullMethodName, &pb.BackupRequest{Part: 7}, func(context.Context, any) (any, error) { return &pb.BackupReply{}, nil })
@@ -113,15 +113,15 @@ func TestNothingIsDecodedForFloods(t *testing.T) {
 	}
 }
 
-// What a request takes beyond its bytes is counted until its call has ended.
+// Memory that a request takes beyond its bytes is counted until its call has ended.
 func TestPartsAreHeld(t *testing.T) {
 	c := newHeld(heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30})
 	conn, _ := hoarding(t, c, "10.0.0.1:1", 0)
 	before, one := c.Held(), conn.account.newest
-	if err := one.serve(pb.Chubby_Txn_FullMethodName, requestSize{bytes: 2 * someParts, parts: someParts}); err != nil || c.Held() != before {
+	if err := one.admit(requestSize{bytes: 2 * someParts, parts: someParts}); err != nil || c.Held() != before {
 		t.Errorf("%d bytes more are held for some parts, %v", c.Held()-before, err)
 	}
-	if err := one.serve(pb.Chubby_Txn_FullMethodName, requestSize{parts: someParts + 100}); err != nil || c.Held() != before+100*partWeight {
+	if err := one.admit(requestSize{parts: someParts + 100}); err != nil || c.Held() != before+100*partWeight {
 		t.Errorf("%d bytes more are held for many, %v", c.Held()-before, err)
 	}
 	_ = conn.Close()
@@ -192,10 +192,10 @@ func (c *closer) CloseHandle(_ context.Context, q *pb.CloseHandleRequest) (*pb.C
 // both as one method; what it lets in whatever is held is the same, too.
 func TestFormerNamesAreServed(t *testing.T) {
 	var counted []string
-	s := &service{cfg: Config{
+	s := newService(Config{
 		Logger: slog.New(slog.DiscardHandler), Stopwatch: func() time.Duration { return 0 },
 		Answered: func(method string, _ api.Code, _ time.Duration, _ string) { counted = append(counted, method) },
-	}}
+	})
 	c := &closer{}
 	l := bufconn.Listen(4 << 10)
 	serveOn(t, s, c, l, newHeld(wide()), testbed.Clock())

@@ -12,9 +12,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
+func (s chubbyService) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, error) {
 	about := &subject{path: q.GetPath()}
-	return inSession(s, "open", about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.OpenReply, error) {
+	return inSession(s.service, "open", about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.OpenReply, error) {
 		r, err := s.openRequest(m, who, q)
 		if err != nil {
 			return nil, err
@@ -135,9 +135,9 @@ func checkContents(contents []byte) error {
 	return nil
 }
 
-func (s *service) CloseHandle(ctx context.Context, q *pb.CloseHandleRequest) (*pb.CloseHandleReply, error) {
+func (s chubbyService) CloseHandle(ctx context.Context, q *pb.CloseHandleRequest) (*pb.CloseHandleReply, error) {
 	const op = "close"
-	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.CloseHandleReply, error) {
+	return onHandle(s.service, op, q, func(m *master.Master, h master.Handle) (*pb.CloseHandleReply, error) {
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle())
 		if err != nil {
 			return nil, err
@@ -172,8 +172,8 @@ func changed(m *master.Master, h master.Handle, result raftfsm.Result, written b
 	return stat, nil
 }
 
-func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
-	return onHandle(s, "read", q, func(m *master.Master, h master.Handle) (*pb.GetContentsAndStatReply, error) {
+func (s chubbyService) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
+	return onHandle(s.service, "read", q, func(m *master.Master, h master.Handle) (*pb.GetContentsAndStatReply, error) {
 		node, cacheable, err := m.Files.ReadToCache(ctx, h, namespace.ToRead)
 		if err != nil {
 			return nil, err
@@ -186,8 +186,8 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 	})
 }
 
-func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
-	return onHandle(s, "stat", q, func(m *master.Master, h master.Handle) (*pb.GetStatReply, error) {
+func (s chubbyService) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetStatReply, error) {
+	return onHandle(s.service, "stat", q, func(m *master.Master, h master.Handle) (*pb.GetStatReply, error) {
 		node, cacheable, err := m.Files.ReadToCache(ctx, h, 0)
 		if err != nil {
 			return nil, err
@@ -201,9 +201,9 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 	})
 }
 
-func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
-	return onHandle(s, "list", q, func(m *master.Master, h master.Handle) (*pb.ReadDirReply, error) {
-		p, err := m.Files.ReadDir(ctx, h, q.GetAfter(), most(q))
+func (s chubbyService) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
+	return onHandle(s.service, "list", q, func(m *master.Master, h master.Handle) (*pb.ReadDirReply, error) {
+		p, err := m.Files.ReadDir(ctx, h, q.GetAfter(), pageSize(q))
 		if err != nil {
 			return nil, err
 		}
@@ -222,9 +222,9 @@ func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDi
 	})
 }
 
-func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
+func (s chubbyService) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*pb.SetContentsReply, error) {
 	const op = "write"
-	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.SetContentsReply, error) {
+	return onHandle(s.service, op, q, func(m *master.Master, h master.Handle) (*pb.SetContentsReply, error) {
 		if err := checkContents(q.GetContents()); err != nil {
 			return nil, err
 		}
@@ -251,9 +251,9 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 	})
 }
 
-func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteReply, error) {
+func (s chubbyService) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteReply, error) {
 	const op = "delete"
-	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.DeleteReply, error) {
+	return onHandle(s.service, op, q, func(m *master.Master, h master.Handle) (*pb.DeleteReply, error) {
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(q.GetIfSequencer()))
 		if err != nil {
 			return nil, err
@@ -272,9 +272,9 @@ func (s *service) Delete(ctx context.Context, q *pb.DeleteRequest) (*pb.DeleteRe
 	})
 }
 
-func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLReply, error) {
+func (s chubbyService) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLReply, error) {
 	const op = "set ACL"
-	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.SetACLReply, error) {
+	return onHandle(s.service, op, q, func(m *master.Master, h master.Handle) (*pb.SetACLReply, error) {
 		acl := aclOf(q.GetAcl())
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), []byte(acl.Read), []byte(acl.Write), []byte(acl.Change),
 			number(q.IfGeneration), []byte(q.GetIfSequencer()))

@@ -68,8 +68,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// What is taken back while a client is being identified is found by the next look, and calls that have arrived are
-// refused from then on.
+// The next look finds a credential that is taken back while a client is being identified, and refuses calls
+// that have arrived.
 func TestRecheckFindsWhomItMissed(t *testing.T) {
 	good := true
 	var conns *Connections
@@ -138,7 +138,7 @@ func (r *turning) Master() (*master.Master, error) {
 
 // A call in another's session is refused also by a replica that becomes the master between two questions.
 func TestOwnerIsAskedOfTheMaster(t *testing.T) {
-	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}}}
+	s := newService(Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}})
 	_, conn, _ := connected(t, func() (string, func() bool, error) { return "bob", func() bool { return true }, nil })
 	conn.identify(make([]*x509.Certificate, 1))
 	_, _, err := throughDoor(called(t, conn), s, pb.Chubby_KeepAlive_FullMethodName, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: []byte("alice's")}},
@@ -164,7 +164,7 @@ func TestCallsKeepTheirPrincipal(t *testing.T) {
 	good := true
 	conns, conn, _ := connected(t, func() (string, func() bool, error) { return "mallory", func() bool { return good }, nil })
 	conn.identify(make([]*x509.Certificate, 1))
-	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &lookingReplica{look: func() { good = false; conns.Recheck() }}}}
+	s := newService(Config{Logger: slog.New(slog.DiscardHandler), Replica: &lookingReplica{look: func() { good = false; conns.Recheck() }}})
 	who := "not served"
 	// As Backup, ListLocks, Explain, ListQuotas and ListSessions do: they ask for the master, and then who calls.
 	_, _, err := throughDoor(called(t, conn), s, pb.Chubby_Backup_FullMethodName, &pb.BackupRequest{},
@@ -184,7 +184,7 @@ func TestStreamsEndWithTheirClient(t *testing.T) {
 	good := true
 	conns, conn, _ := connected(t, func() (string, func() bool, error) { return "mallory", func() bool { return good }, nil })
 	conn.identify(make([]*x509.Certificate, 1))
-	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}}}
+	s := newService(Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}})
 	_, err := s.serve(&frames.Method{Name: "/x/KeepAlives", Stream: func(_ any, stream grpc.ServerStream) error {
 		good = false
 		conns.Recheck()

@@ -45,8 +45,8 @@ func acquireOf(q lockRequest, h master.Handle) (master.AcquireRequest, error) {
 	}}, err
 }
 
-// lock serves a request for a lock; ask passes it to the master.
-func (s *service) lock(op string, q lockRequest, ask func(*master.Master, master.AcquireRequest) (raftfsm.Answer, error)) (*pb.Granted, error) {
+// askForLock serves a request for a lock; ask passes it to the master.
+func (s *service) askForLock(op string, q lockRequest, ask func(*master.Master, master.AcquireRequest) (raftfsm.Answer, error)) (*pb.Granted, error) {
 	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.Granted, error) {
 		r, err := acquireOf(q, h)
 		if err != nil {
@@ -74,8 +74,8 @@ func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 	return granted, nil
 }
 
-func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
-	granted, err := s.lock("acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
+func (s chubbyService) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
+	granted, err := s.askForLock("acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
 		tokens, lock, by := signerOf(m), r.Handle.Node, r.Claim.Mutation
 		r.Ticket = tokens.parseTicket(q.GetTicket(), lock, by.Session, by.Number)
 		r.Detect, r.Waited = q.GetDetectDeadlock(), time.Duration(q.GetWaitedNs())
@@ -98,16 +98,16 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 	return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Granted{Granted: granted}})
 }
 
-func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
-	granted, err := s.lock("try to acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
+func (s chubbyService) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
+	granted, err := s.askForLock("try to acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
 		return m.Locks.TryAcquire(ctx, r)
 	})
 	return &pb.TryAcquireReply{Granted: granted}, err
 }
 
-func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.ReleaseReply, error) {
+func (s chubbyService) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.ReleaseReply, error) {
 	const op = "release"
-	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.ReleaseReply, error) {
+	return onHandle(s.service, op, q, func(m *master.Master, h master.Handle) (*pb.ReleaseReply, error) {
 		generation := q.GetGeneration()
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle(), number(&generation))
 		if err != nil {
@@ -118,8 +118,8 @@ func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.Releas
 	})
 }
 
-func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (*pb.GetSequencerReply, error) {
-	return onHandle(s, "get sequencer", q, func(m *master.Master, h master.Handle) (*pb.GetSequencerReply, error) {
+func (s chubbyService) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (*pb.GetSequencerReply, error) {
+	return onHandle(s.service, "get sequencer", q, func(m *master.Master, h master.Handle) (*pb.GetSequencerReply, error) {
 		node, err := m.Files.Read(ctx, h, 0)
 		if err != nil {
 			return nil, err
@@ -134,8 +134,8 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 
 // SetSequencer answers with a handle that carries the sequencer, so that every later master knows it. It
 // rejects an invalid one immediately.
-func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (*pb.SetSequencerReply, error) {
-	return onHandle(s, "set sequencer", q, func(m *master.Master, h master.Handle) (*pb.SetSequencerReply, error) {
+func (s chubbyService) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (*pb.SetSequencerReply, error) {
+	return onHandle(s.service, "set sequencer", q, func(m *master.Master, h master.Handle) (*pb.SetSequencerReply, error) {
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err != nil {
 			return nil, err
@@ -151,9 +151,9 @@ func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (
 	})
 }
 
-func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerRequest) (*pb.CheckSequencerReply, error) {
+func (s chubbyService) CheckSequencer(ctx context.Context, q *pb.CheckSequencerRequest) (*pb.CheckSequencerReply, error) {
 	about := &subject{}
-	return serve(s, "check sequencer", about, func(m *master.Master) (*pb.CheckSequencerReply, error) {
+	return serve(s.service, "check sequencer", about, func(m *master.Master) (*pb.CheckSequencerReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -176,9 +176,9 @@ func explanation(err error) string {
 	return err.Error()
 }
 
-func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
+func (s chubbyService) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
 	about := &subject{path: q.GetPath()}
-	return inSession(s, "break the lock", about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.BreakLockReply, error) {
+	return inSession(s.service, "break the lock", about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.BreakLockReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
 		if err == nil {
 			err = checkReason(q.GetReason())
@@ -200,8 +200,8 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 	})
 }
 
-func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelReply, error) {
-	return inSession(s, "cancel", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.CancelReply, error) {
+func (s chubbyService) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelReply, error) {
+	return inSession(s.service, "cancel", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.CancelReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation())
 		if err != nil {
 			return nil, err

@@ -75,7 +75,7 @@ func arriving(t *testing.T, c *Connections, from, principal string, now session.
 func served(conn *heardConn, calls int) (n int, last *api.Error) {
 	for range calls {
 		c := &call{of: conn.account, request: callWeight, open: true}
-		switch err := c.admitRequest("", requestSize{}); {
+		switch err := c.admitRequest(requestSize{}); {
 		case err == nil:
 			n++
 		case !errors.As(err, &last):
@@ -137,7 +137,7 @@ func TestRateOfSessions(t *testing.T) {
 		t.Errorf("%d of 100 calls are served: %v", n, why)
 	}
 	for n := range 4 {
-		why := conn.account.pace(pb.Chubby_CreateSession_FullMethodName, requestSize{})
+		why := (&call{of: conn.account, rpc: rpc{opens: true}}).pace(requestSize{})
 		if refused := why != nil && strings.Contains(why.Message, `"alice" opens more than 2 sessions a second (max-new-sessions-per-principal)`); refused != (n >= 2) {
 			t.Errorf("session %d: %v", n+1, why)
 		}
@@ -302,7 +302,7 @@ func TestFewConnectionsAreSilent(t *testing.T) {
 	}
 }
 
-// What is remembered of those who have left is bounded, and gone when their buckets are full.
+// The memory of those who have left is bounded, and gone when their buckets are full.
 func TestWhoHasLeftIsForgotten(t *testing.T) {
 	c, _ := rated(Rates{HandshakesPerAddress: 2})
 	now := session.Instant(time.Hour)

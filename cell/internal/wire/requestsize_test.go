@@ -57,7 +57,7 @@ func TestPartsAreNotHeavier(t *testing.T) {
 	}
 }
 
-// What ours send is counted, and is far from the bound.
+// Our requests are counted, and is far from the bound.
 func TestPartsAreCounted(t *testing.T) {
 	txn := &pb.TxnRequest{Caller: &pb.Caller{Session: make([]byte, 30), Epoch: 1}, Mutation: &pb.Mutation{Number: 1, HighestIssued: 300, Outstanding: make([]uint64, api.MaxOutstanding)}}
 	for i := range txn.GetMutation().GetOutstanding() {
@@ -106,7 +106,7 @@ func TestPartsAreCounted(t *testing.T) {
 	}
 }
 
-// What can be decoded is not said to be malformed, whatever it is, unless it has a group.
+// No request that can be decoded is called malformed, unless it has a group.
 func FuzzParts(f *testing.F) {
 	for _, m := range []proto.Message{&pb.TxnRequest{Conditions: []*pb.TxnCondition{{Path: "a"}}}, &pb.RestoreRequest{Begin: &pb.RestoreBegin{Cell: "a"}}} {
 		wire, err := proto.Marshal(m)

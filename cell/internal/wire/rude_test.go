@@ -132,7 +132,7 @@ func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *Connectio
 // serveOn is serve for connections of the caller's.
 func (h *host) serveOn(t *testing.T, l net.Listener, conns *Connections, clock session.Clock) *Connections {
 	t.Helper()
-	serveOn(t, &service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}, h, l, conns, clock)
+	serveOn(t, newService(Config{Logger: slog.New(slog.DiscardHandler)}), h, l, conns, clock)
 	return conns
 }
 
@@ -143,9 +143,9 @@ func serveOn(t *testing.T, s *service, h pb.ChubbyServer, l net.Listener, conns 
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(Listener{Listener: l, Clock: clock, Connections: conns}) }()
 	t.Cleanup(func() {
-		server.Stop()
+		server.Close()
 		testbed.Report(t, <-done)
-		testbed.Await(t, "handlers that end, and nothing that is counted", func() bool { // Stop does not wait for handlers
+		testbed.Await(t, "handlers that end, and nothing that is counted", func() bool { // Close does not wait for handlers
 			conns.mu.Lock()
 			defer conns.mu.Unlock()
 			return conns.bytes.Load() == 0 && len(conns.from.here) == 0

@@ -101,7 +101,7 @@ func TestHalfSentFramesAreCounted(t *testing.T) {
 	testbed.Await(t, "nothing to be counted", func() bool { return conns.bytes.Load() == 0 })
 }
 
-// What comes with a frame that begins no call is thrown away as it arrives, so that it need not be
+// The payload of a frame that begins no call is thrown away as it arrives, so that it need not be
 // counted: neither cancels nor pings have anything to say.
 func TestFramesThatBeginNoCallTakeNoMemory(t *testing.T) {
 	for _, kind := range []frames.Kind{frames.KindCancel, frames.KindPing, 77} {

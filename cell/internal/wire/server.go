@@ -2,39 +2,18 @@ package wire
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/tap"
-	"google.golang.org/protobuf/proto"
 )
-
-// Config configures a server for clients.
-type Config struct {
-	Cell    string // its name
-	ID      string // of the replica
-	Replica Replica
-	Logger  *slog.Logger
-	Audit   *audit.Log // nil: there is no audit log
-
-	// Stopwatch measures how long calls take. It must be cheap. Answered requires it.
-	Stopwatch func() time.Duration
-	// Answered is called when a call has ended; trace is "" if it was not traced. nil: no call is counted.
-	Answered func(method string, code api.Code, took time.Duration, trace string)
-	Tracer   Tracer // nil: no call is traced
-
-	InsecurePrincipals bool // accept a client's claim of its principal
-}
 
 // Server serves clients on one port: Go clients in frames (see package frames), others over gRPC, which is a
 // gateway to frames: a call is the same, however it came.
@@ -51,10 +30,10 @@ const (
 
 // NewServer returns a server that limits everything a stranger could make grow. It must serve on a Listener.
 func NewServer(cfg Config) *Server {
-	s := &service{cfg: cfg}
+	s := newService(cfg)
 	return newServer(s, func(r grpc.ServiceRegistrar) {
-		pb.RegisterChubbyServer(r, s)
-		pb.RegisterCellServer(r, s)
+		pb.RegisterChubbyServer(r, chubbyService{service: s})
+		pb.RegisterCellServer(r, cellService{service: s})
 	})
 }
 
@@ -107,27 +86,8 @@ func (s *Server) GracefulStop() {
 	stopping.Wait()
 }
 
-// Stop breaks all connections. GracefulStop then returns, too.
-func (s *Server) Stop() {
+// Close breaks all connections. GracefulStop then returns, too.
+func (s *Server) Close() {
 	s.grpc.Stop()
 	s.frames.Stop()
-}
-
-// exactCodec decodes requests when they are accepted. It encodes long messages into buffers of their exact
-// size: gRPC's pool has none between 32 KiB and 1 MiB.
-type exactCodec struct{ encoding.CodecV2 }
-
-func (c exactCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
-	return v.(*sealed).Decode(whole.ReadOnlyData()) // as every call receives its request
-}
-
-func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
-	message, ok := v.(proto.Message)
-	if !ok || proto.Size(message) <= 32<<10 {
-		return c.CodecV2.Marshal(v)
-	}
-	data, err := proto.Marshal(message)
-	return mem.BufferSlice{mem.SliceBuffer(data)}, err
 }

@@ -1,27 +1,121 @@
 package wire
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
-	"runtime/debug"
+	"fmt"
+	"hash/crc64"
+	"log/slog"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/steps"
-	"github.com/chubbylock/chubby/internal/frames"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/protobuf/proto"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
-// service implements the RPCs; see the package comment.
+// Config configures a server for clients.
+type Config struct {
+	Cell    string // its name
+	ID      string // of the replica
+	Replica Replica
+	Logger  *slog.Logger
+	Audit   *audit.Log // nil: there is no audit log
+
+	// Stopwatch measures how long calls take. It must be cheap. Answered requires it.
+	Stopwatch func() time.Duration
+	// Answered is called when a call has ended; trace is "" if it was not traced. nil: no call is counted.
+	Answered func(method string, code api.Code, took time.Duration, trace string)
+	Tracer   Tracer // nil: no call is traced
+
+	InsecurePrincipals bool // accept a client's claim of its principal
+}
+
+// Replica is what the services need of their replica.
+type Replica interface {
+	// Master returns the replica's mastership, or the error that names the master.
+	Master() (*master.Master, error)
+	Location() Location
+	// Status returns what this replica says of itself, in the only row, and of the cell. Only the master sets the numbers of
+	// sessions, nodes and locks, and lists acts, but that of an outage, which the former master lists.
+	Status() api.Status
+	Members() ([]api.Member, error)
+	// Counts returns what this replica has counted as master, by name; see api.Overview.
+	Counts() map[string]uint64
+	// Takeovers returns this replica's last take-overs, the latest first, at most eight.
+	Takeovers() []api.Takeover
+	// Transfer hands the mastership to a replica, "" for any. It returns the new master, "" if unknown.
+	Transfer(ctx context.Context, to string) (master string, err error)
+	// Vacate leaves the cell without a master until the outage is over or ctx ends. Then the others elect one.
+	Vacate(ctx context.Context, m *master.Master, o Outage) error
+	// Levels asks every member for the newest feature level that it supports.
+	Levels(ctx context.Context) ([]api.MemberLevel, error)
+	// Newcomer asks a joining replica for its identity and newest feature level.
+	Newcomer(ctx context.Context, id, raft string) (one raftfsm.Member, maxLevel int, err error)
+	// MayLeave returns an error if a replica cannot leave because too few others answer. joined says that
+	// another one joins first.
+	MayLeave(ctx context.Context, id string, joined bool) error
+	// Debug returns a part of the replica's internal state, of any length, if the principal is an operator as
+	// far as the replica knows.
+	Debug(principal, part string) ([]byte, error)
+	// Founders returns the replicas in Raft's configuration.
+	Founders() []raftfsm.Member
+}
+
+// Outage is a time without a master that an operator requests.
+type Outage struct {
+	Length    time.Duration // before the other replicas can find out
+	Reason    string
+	Principal string // of the operator; "" if clients are not identified
+}
+
+// Location says where the master is, as far as this replica knows.
+type Location struct {
+	CellID  api.CellID
+	Epoch   uint64
+	Master  string // its id; empty if unknown
+	Address string // where clients reach it
+	Servers []string
+
+	ServersVersion uint64 // of Servers; 0 if some may be missing
+}
+
+// Tracer begins traces of calls.
+type Tracer interface {
+	// Begin begins the trace of a call before it is served, or returns nil. method is the full name. parent is
+	// the client's trace, in the form of W3C Trace Context if well-formed, or "".
+	Begin(ctx context.Context, method, parent string) Trace
+}
+
+// Trace records a traced call.
+type Trace interface {
+	ID() string
+	// Step records a part of the call that has ended.
+	Step(s steps.Step)
+	// End is called once, when the call is answered.
+	End(about TraceSubject, code api.Code)
+}
+
+// TraceSubject is what a call concerns.
+type TraceSubject struct {
+	Session api.SessionID   // 0 without a session
+	Request steps.RequestID // the client's id; 0 without one
+	Path    string          // "" if unknown or absent
+}
+
+// service has what all calls need. They are methods of chubbyService and cellService: one only decodes, makes one call of
+// the master, and encodes. The service finds the master and the caller, and completes the error.
 type service struct {
-	pb.UnsafeChubbyServer // so that the compiler names an unserved RPC
-	pb.UnsafeCellServer
 	cfg      Config
+	rpcs     map[string]rpc
 	sessions verified[api.SessionID]
 	owners   verified[string] // of sessions
 	handles  verified[master.Handle]
@@ -29,195 +123,260 @@ type service struct {
 	slow     loglimit.Refusals // slow calls
 }
 
-// maxCall limits calls without a client's deadline, except KeepAlive and Acquire. It exceeds the longest wait
-// of a change.
-const maxCall = master.MaxChangeWait + 15*time.Second
+func newService(cfg Config) *service { return &service{cfg: cfg, rpcs: rpcs()} }
 
-// serve serves a call. Nothing of it is decoded before its caller is known and the call is accepted; generated
-// code would decode first.
-func (s *service) serve(m *frames.Method, stream grpc.ServerStream) (reply any, err error) {
-	c := callOf(stream.Context())
-	c.ServerStream, c.service, c.method = stream, s, m.Name
-	c.arrive()
-	defer func() { c.ended(reply, err) }() // after recovered
-	defer s.recovered(c.method, &err)
-	if err := s.checkConnection(c); err != nil {
-		return nil, err
-	}
-	return c.answered(m.Handle(c, c.intercept))
+// chubbyService has the calls that the master serves.
+type chubbyService struct {
+	pb.UnsafeChubbyServer // so that the compiler names an unserved RPC
+	*service
 }
 
-// arrive records a call's arrival, for ended.
-func (c *call) arrive() {
-	if c.service.cfg.Answered != nil {
-		c.arrived = c.service.cfg.Stopwatch()
-	}
+// cellService has the calls that every replica serves.
+type cellService struct {
+	pb.UnsafeCellServer
+	*service
 }
 
-// intercept calls a handler with one reply.
-func (c *call) intercept(_ context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	ctx := c.Context()
-	if c.method != pb.Chubby_KeepAlive_FullMethodName {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, maxCall)
-		defer cancel()
-	}
-	return next(ctx, request)
+// subject is what a call concerns. Its error names it.
+type subject struct {
+	path string        // for display; "" if unknown or absent
+	node namespace.Ref // for a call on a handle
+
+	named *master.Named // for a call of a session that names a path, whether or not a node exists
 }
 
-// answered counts a handler's last reply, and encodes its error.
-func (c *call) answered(reply any, err error) (any, error) {
-	switch {
-	case errors.Is(err, frames.ErrParked):
-		c.asked, c.unread = nil, nil // they take memory, and are not needed any more
-		return nil, err
-	case err != nil:
-		return nil, status(err)
-	case reply == nil:
-		return nil, nil
+// serve serves a call. handle may fill in about.
+func serve[R any](s *service, op string, about *subject, handle func(*master.Master) (*R, error)) (*R, error) {
+	m, err := s.cfg.Replica.Master()
+	if err != nil {
+		return nil, s.complete(nil, op, about, err)
 	}
-	if err := c.answer(reply); err != nil {
-		return nil, status(c.service.fail("answer", err))
+	reply, err := handle(m)
+	if err != nil {
+		return nil, s.complete(m, op, about, err)
 	}
 	return reply, nil
 }
 
-// ended records the end of a call. A parked one has not ended.
-func (c *call) ended(reply any, err error) {
-	if errors.Is(err, frames.ErrParked) {
-		return
-	}
-	c.served()
-	s, code := c.service, api.OK
-	if err != nil {
-		code = api.CodeOf(pb.Error(err))
-	}
-	if c.asked != nil || code == api.Unauthenticated {
-		s.audit(c.Context(), c.before, c.method, c.asked, reply, err)
-	}
-	if c.trace != nil {
-		c.trace.End(s.traceSubject(c.asked), code)
-	}
-	if code == api.PermissionDenied || code == api.Unauthenticated {
-		s.logRefusal(c, err)
-	}
-	if s.cfg.Answered != nil {
-		took := s.cfg.Stopwatch() - c.arrived
-		s.cfg.Answered(c.method, code, took, c.TraceID())
-		if own := c.own(took); own >= steps.Slow {
-			s.logSlow(c, took, own)
-		}
-	}
+// onMaster serves a call without a session. on is what the call concerns, for display.
+func onMaster[R any](s *service, op, on string, handle func(*master.Master) (*R, error)) (*R, error) {
+	return serve(s, op, &subject{path: on}, handle)
 }
 
-// park lets a call wait without a goroutine, and serves rest as its beginning: see frames.Park.
-func (s *service) park(ctx context.Context, rest func() (any, error)) (resume func()) {
-	return frames.Park(ctx, func() (reply any, err error) {
-		c := callOf(ctx)
-		defer func() { c.ended(reply, err) }() // after recovered
-		defer s.recovered(c.method, &err)
-		return c.answered(rest())
+// inSession serves a call of a live session, in this epoch.
+func inSession[R any](s *service, op string, about *subject, c *pb.Caller, handle func(*master.Master, master.Caller) (*R, error)) (*R, error) {
+	return serve(s, op, about, func(m *master.Master) (*R, error) {
+		who, err := s.callerOf(m, c)
+		if err == nil {
+			err = m.Sessions.Admit(who)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return handle(m, who)
 	})
 }
 
-// RecvMsg implements grpc.ServerStream: it decodes the request, or returns why it is not served. Over gRPC it
-// may still be arriving.
-func (c *call) RecvMsg(m any) error {
-	c.unread, _ = m.(proto.Message) // as all requests are
-	err := c.ServerStream.RecvMsg((*sealed)(c))
-	s, ctx := c.service, c.ServerStream.Context()
-	if c.refusal != nil {
-		return status(s.fail("call", c.refusal))
-	}
-	if err != nil {
-		c.arrive() // no time was spent on it: its request never came
-		return err
-	}
-	c.asked, c.named = m, requestIDOf(m)
-	//mutant: c.before = s.witness(ctx, pb.Chubby_GetStat_FullMethodName, m) //by TestAudit of ./cell
-	c.before = s.witness(ctx, c.method, m)
-	c.trace = s.trace(ctx, c.method)
-	return s.checkOwner(ctx, m)
+type handleRequest interface {
+	GetCaller() *pb.Caller
+	GetHandle() []byte
 }
 
-// SendMsg implements grpc.ServerStream.
-func (c *call) SendMsg(m any) error {
-	if err := c.answer(m); err != nil {
-		return err
-	}
-	return c.ServerStream.SendMsg(m)
+// onHandle serves a call on a handle of a live session, in this epoch.
+func onHandle[R any](s *service, op string, q handleRequest, handle func(*master.Master, master.Handle) (*R, error)) (*R, error) {
+	about := &subject{}
+	return inSession(s, op, about, q.GetCaller(), func(m *master.Master, who master.Caller) (*R, error) {
+		h, err := s.handleOf(m, who, q.GetHandle())
+		if err != nil {
+			return nil, err
+		}
+		about.path, about.node = m.Path(h.Node.Name), h.Node
+		return handle(m, h)
+	})
 }
 
-// sealed is a call whose request is not decoded yet. Both transports accept it as a message: frames by its
-// method Decode, gRPC by exactCodec.
-type sealed call
-
-// Decode decodes the request, or records why not. It returns no error: gRPC would answer that itself.
-func (d *sealed) Decode(wire []byte) error {
-	c := (*call)(d)
-	c.refusal = c.decode(wire)
-	return nil
-}
-
-func (c *call) decode(wire []byte) error {
-	c.arrive()
-	size, malformed := sizeOf(wire, c.unread.ProtoReflect().Descriptor())
-	if err := c.of.conn.refusedFor(c.method); err != nil { // its certificate or token may have become invalid meanwhile
-		return err
-	}
-	if err := c.serve(c.method, size); err != nil {
-		return err
-	}
-	if malformed != nil {
-		return malformed
-	}
-	if err := proto.Unmarshal(wire, c.unread); err != nil {
-		return api.Errorf(api.InvalidArgument, "the request cannot be read: %v", err)
-	}
-	return nil
-}
-
-// checkConnection returns an error if a request is compressed, its connection refused, or its client unknown.
-// It precedes every other check.
-func (s *service) checkConnection(c *call) error {
-	ctx, conn := c.Context(), c.of.conn
-	if err := checkPlain(ctx); err != nil {
-		return status(s.fail("call", err))
-	}
-	if err := checkMetadata(ctx, conn); err != nil {
-		return status(s.fail("authenticate", err))
-	}
-	if err := conn.refusedFor(c.method); err != nil {
-		return status(s.fail("connect", err))
-	}
-	return nil
-}
-
-// checkPlain rejects a compressed request: an account counts wire bytes, and gRPC decompresses with any
-// compressor of a linked package.
-func checkPlain(ctx context.Context) error {
-	call, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
-	if !ok || call.RecvCompress() == "" || call.RecvCompress() == encoding.Identity { // frames are never compressed
+// complete is the only place that adds to an error what the package comment says. m is nil if no master was
+// asked. It copies: many calls return the same error when an epoch ends.
+func (s *service) complete(m *master.Master, op string, about *subject, err error) error {
+	if err == nil {
 		return nil
 	}
-	return api.Errorf(api.InvalidArgument, "the request is compressed (grpc-encoding: %.20q), which no replica takes: send it uncompressed", call.RecvCompress())
+	if m != nil {
+		err = m.Locks.Explain(about.node, err)
+	}
+	if about.named != nil {
+		err = m.Inspector.Withhold(*about.named, err)
+	}
+	told := &api.Error{Code: api.CodeOf(err), Message: err.Error(), Err: err}
+	if e := (*api.Error)(nil); errors.As(err, &e) {
+		whole := *e
+		told = &whole
+	}
+	told.Op, told.Replica, told.Path = op, s.cfg.ID, cmp.Or(told.Path, about.path)
+	if len(told.Path) > api.MaxPath { // do not echo a long path
+		told.Path = fmt.Sprintf("%.80s…", told.Path)
+	}
+	return told
 }
 
-// status encodes an error, except gRPC's own (Unimplemented).
-func status(err error) error {
-	var e *api.Error
-	if err == nil || !errors.As(err, &e) && api.CodeOf(err) == api.Uncertain && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
+// fail is complete for a call that failed before any master was asked.
+func (s *service) fail(op string, err error) error { return s.complete(nil, op, &subject{}, err) }
+
+// callerOf reads the caller, without a check of its epoch.
+func (s *service) callerOf(m *master.Master, c *pb.Caller) (master.Caller, error) {
+	tokens, token := signerOf(m), c.GetSession()
+	id, known := s.sessions.get(tokens.secret, token)
+	if !known {
+		var err error
+		if id, err = tokens.parseSession(token); err != nil {
+			return master.Caller{}, err
+		}
+		s.sessions.put(tokens.secret, token, id)
 	}
-	return pb.Status(err)
+	return master.Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, nil
 }
 
-// recovered turns a panic in a call into an error of that call, and logs it as a bug. The panic cannot reach
-// the state machine.
-func (s *service) recovered(method string, err *error) {
-	//mutant: if p := any(nil); p != nil {
-	if p := recover(); p != nil {
-		s.cfg.Logger.Error("a call panicked", "event", "bug", "method", method, "panic", p, "stack", string(debug.Stack()))
-		*err = pb.Status(&api.Error{Code: api.Uncertain, Op: method, Replica: s.cfg.ID, Message: "the replica failed to serve the call: this is a bug; its log says more"})
+func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (master.Handle, error) {
+	tokens := signerOf(m)
+	h, known := s.handles.get(tokens.secret, token)
+	if !known {
+		var err error
+		if h, err = tokens.parseHandle(token); err != nil {
+			return master.Handle{}, err
+		}
+		s.handles.put(tokens.secret, token, h)
+	}
+	if h.Owner.Session != who.Session {
+		//mutant: return master.Handle{}, api.Errorf(api.BadHandle, "the handle is of another session") //by TestRefusalsTellNotWhatIsThere of ./cell
+		return master.Handle{}, noHandle()
+	}
+	return h, nil
+}
+
+func (s *service) ownerOf(m *master.Master, token []byte) (string, error) {
+	tokens := signerOf(m)
+	if owner, known := s.owners.get(tokens.secret, token); known {
+		return owner, nil
+	}
+	id, err := tokens.parseSession(token)
+	if err != nil {
+		return "", err
+	}
+	owner, err := m.Sessions.Principal(id)
+	if err != nil {
+		return "", err
+	}
+	s.owners.put(tokens.secret, token, owner)
+	return owner, nil
+}
+
+// whoCalls returns the principal of a call: that of its connection, else that of its session.
+func (s *service) whoCalls(ctx context.Context, m *master.Master, request any) string {
+	who := principalOf(ctx)
+	if q, ok := request.(interface{ GetCaller() *pb.Caller }); who == "" && ok && m != nil {
+		who, _ = s.ownerOf(m, q.GetCaller().GetSession())
+	}
+	if who == nobody {
+		return ""
+	}
+	return who
+}
+
+// anonymous is the principal of a client without an identity.
+const anonymous = "anonymous"
+
+// principalAs returns the principal of a call without a session. It accepts a client's claim only with
+// InsecurePrincipals.
+func (s *service) principalAs(ctx context.Context, as string) (string, error) {
+	known := principalOf(ctx)
+	switch {
+	case known != "" && as != "" && as != known:
+		return "", api.Errorf(api.Unauthenticated, "the client says that it is %.40q (--as), and its certificate says %q", as, known)
+	case known == "" && as != "" && !s.cfg.InsecurePrincipals:
+		return "", api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
+	}
+	is := cmp.Or(known, as, anonymous)
+	return is, CheckPrincipal(is)
+}
+
+// mutationOf reads the numbering of a session's change. It hashes parts, the content of the request, so that no
+// number is used for two requests.
+func mutationOf(id api.SessionID, m *pb.Mutation, parts ...[]byte) (session.Mutation, error) {
+	mutation := session.Mutation{Session: id, Number: api.RequestNumber(m.GetNumber()), HighestIssued: api.RequestNumber(m.GetHighestIssued())}
+	for _, n := range m.GetOutstanding() {
+		mutation.Outstanding = append(mutation.Outstanding, api.RequestNumber(n))
+	}
+	sum, table := uint64(1), crc64.MakeTable(crc64.ECMA) // computed once
+	for _, part := range parts {
+		sum = crc64.Update(sum+uint64(len(part)), table, part)
+	}
+	mutation.Hash = max(sum, 1)
+	return mutation, mutation.Validate()
+}
+
+// number is for a request's hash.
+func number(n *uint64) []byte {
+	if n == nil {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(nil, *n)
+}
+
+// flag is for a request's hash.
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func generation(g *uint64) *api.Generation {
+	if g == nil {
+		return nil
+	}
+	wanted := api.Generation(*g)
+	return &wanted
+}
+
+// checkReason checks the reason that is given to a client that loses something.
+func checkReason(text string) error {
+	if text == "" || len(text) > api.MaxReason || !utf8.ValidString(text) {
+		return api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of 1 to %d bytes: whoever loses something is told", api.MaxReason)
+	}
+	return nil
+}
+
+// checkCell returns an error for another cell's name. "local" names every cell.
+func (s *service) checkCell(name string) error {
+	if name == s.cfg.Cell || name == api.LocalCell || name == "" {
+		return nil
+	}
+	return &api.Error{
+		Code: api.WrongCell, Cell: s.cfg.Cell,
+		Message: fmt.Sprintf("this replica belongs to cell %s, not to %.80s; check --servers, CHUBBY_CELLS or the cells file", s.cfg.Cell, name),
 	}
 }
+
+// pathOf reads a path in this cell. A path in "local" must also fit with the cell's own name, which replies and
+// events use.
+func (s *service) pathOf(text string) (api.Path, error) {
+	path, err := api.ParsePath(text)
+	if err == nil {
+		err = s.checkCell(path.Cell())
+	}
+	if err == nil && path.Cell() != s.cfg.Cell {
+		_, err = path.Name().In(s.cfg.Cell)
+	}
+	return path, err
+}
+
+func (s *service) nodeAt(ctx context.Context, m *master.Master, text string) (namespace.Ref, error) {
+	path, err := s.pathOf(text)
+	if err != nil {
+		return namespace.Ref{}, err
+	}
+	return m.Inspector.NodeAt(ctx, path)
+}
+
+// most returns how many entries a page may have, by its request.
+func pageSize(q interface{ GetMost() uint32 }) int { return int(min(q.GetMost(), api.MaxPage)) }

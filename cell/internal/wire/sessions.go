@@ -1,10 +1,8 @@
 package wire
 
 import (
-	"cmp"
 	"context"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
@@ -15,13 +13,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest) (*pb.CreateSessionReply, error) {
+func (s chubbyService) CreateSession(ctx context.Context, q *pb.CreateSessionRequest) (*pb.CreateSessionReply, error) {
 	const op = "create session"
 	c, err := s.sessionOf(ctx, q)
 	if err != nil {
 		return nil, s.fail(op, err)
 	}
-	return onMaster(s, op, "", func(m *master.Master) (*pb.CreateSessionReply, error) {
+	return onMaster(s.service, op, "", func(m *master.Master) (*pb.CreateSessionReply, error) {
 		id, grant, err := m.Sessions.Create(ctx, c)
 		if err != nil {
 			return nil, err
@@ -75,29 +73,6 @@ func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (ra
 	return c, s.checkCell(q.GetCell())
 }
 
-// principalAs returns the principal of a call without a session. It accepts a client's claim only with
-// InsecurePrincipals.
-func (s *service) principalAs(ctx context.Context, as string) (string, error) {
-	known := principalOf(ctx)
-	switch {
-	case known != "" && as != "" && as != known:
-		return "", api.Errorf(api.Unauthenticated, "the client says that it is %.40q (--as), and its certificate says %q", as, known)
-	case known == "" && as != "" && !s.cfg.InsecurePrincipals:
-		return "", api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
-	}
-	is := cmp.Or(known, as, anonymous)
-	return is, CheckPrincipal(is)
-}
-
-// isHidden reports whether a character is invisible or looks like a space: controls, characters without width,
-// marks of text direction, blank letters.
-func isHidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r) || r == '\u2800'
-}
-
-// anonymous is the principal of a client without an identity.
-const anonymous = "anonymous"
-
 const opKeepAlive = "keep alive"
 
 type keepAlive struct {
@@ -106,7 +81,7 @@ type keepAlive struct {
 }
 
 // KeepAlive waits without a goroutine, over gRPC in the one that gRPC gave it.
-func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
+func (s chubbyService) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
 	k, err := s.receive(ctx, q)
 	if err != nil {
 		return nil, err
@@ -117,7 +92,7 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 	return nil, s.await(ctx, k, func() (any, error) { return s.finish(ctx, k) })
 }
 
-func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
+func (s chubbyService) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
 	ctx := stream.Context()
 	k, err := s.receive(ctx, q)
 	if err != nil {
@@ -142,8 +117,8 @@ func (s *service) await(ctx context.Context, k *keepAlive, rest func() (any, err
 	return frames.ErrParked
 }
 
-// tell sends the events that a client can have while its KeepAlive waits on. It reports false if there are
-// none, so the KeepAlive must be finished.
+// tell sends the events that a client can have while its KeepAlive waits on. It reports false without
+// any, so the KeepAlive must be finished.
 func (s *service) tell(k *keepAlive, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) (told bool, err error) {
 	events := k.call.Tell()
 	if len(events) == 0 {
@@ -190,8 +165,8 @@ func (s *service) finish(ctx context.Context, k *keepAlive) (*pb.KeepAliveReply,
 }
 
 // RenewCache reads only what the master knows, and writes nothing.
-func (s *service) RenewCache(ctx context.Context, q *pb.RenewCacheRequest) (*pb.RenewCacheReply, error) {
-	return inSession(s, "renew cache", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RenewCacheReply, error) {
+func (s chubbyService) RenewCache(ctx context.Context, q *pb.RenewCacheRequest) (*pb.RenewCacheReply, error) {
+	return inSession(s.service, "renew cache", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RenewCacheReply, error) {
 		lease, err := m.Files.RenewCache(ctx, who.Session)
 		return &pb.RenewCacheReply{LeaseNs: int64(lease)}, err
 	})
@@ -220,12 +195,12 @@ func eventOf(e *master.Event) *pb.Event {
 }
 
 // EndSession ends the caller's session, or, with a target, another client's.
-func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
+func (s chubbyService) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
 	const op = "end session"
 	if q.GetTarget() != 0 {
 		return s.endOther(ctx, op, q)
 	}
-	return onMaster(s, op, "", func(m *master.Master) (*pb.EndSessionReply, error) {
+	return onMaster(s.service, op, "", func(m *master.Master) (*pb.EndSessionReply, error) {
 		who, err := s.callerOf(m, q.GetCaller())
 		if err == nil {
 			err = m.Sessions.CheckEpoch(who)
@@ -248,13 +223,5 @@ func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionReque
 			return nil, err
 		}
 		return &pb.EndSessionReply{}, m.Sessions.Terminate(ctx, raftfsm.Terminate{Mutation: mutation, Target: target, Why: q.GetReason()})
-	})
-}
-
-func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
-	return listing(ctx, s, "list sessions", "", q, func(in *master.Inspector, after []byte) (master.Page[api.SessionInfo], error) {
-		return in.ListSessions(ctx, api.SessionID(q.GetSession()), after, most(q))
-	}, func(page []api.SessionInfo, next []byte) *pb.ListSessionsReply {
-		return &pb.ListSessionsReply{Sessions: pb.Messages[pb.SessionInfo](page), Next: next}
 	})
 }

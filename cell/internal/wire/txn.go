@@ -12,10 +12,10 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, error) {
+func (s chubbyService) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, error) {
 	const op = "commit"
 	about := &subject{}
-	return inSession(s, op, about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TxnReply, error) {
+	return inSession(s.service, op, about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TxnReply, error) {
 		if err := checkTxn(q); err != nil {
 			return nil, err
 		}
