@@ -189,9 +189,9 @@ func DetectDeadlock(owner string) LockOption {
 	return func(o *lockOptions) { o.owner, o.detect = owner, true }
 }
 
-// Quiet sends holders of the lock no EventConflictingLock for this request, so none lets go for it
-// (recipe.AcquireRevocable, chubbyctl acquire --give-way). It is for a single TryAcquire, as a lock released
-// for it would have no taker; and for work that can wait until the holder has finished. The request has a
+// Quiet sends holders of the lock no EventConflictingLock for this request, so none lets go for it (chubbyctl
+// acquire --give-way). It is for a single TryAcquire, as a lock released for it would have no taker; and for
+// work that can wait until the holder has finished. The request has a
 // normal queue position, and waiters behind it may ask the holder. A kept, unused lock
 // (OpenOptions.CacheLock) is given back all the same. A master of v0.1.0 ignores the option.
 func Quiet() LockOption { return func(o *lockOptions) { o.quiet = true } }

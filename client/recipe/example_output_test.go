@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -72,30 +73,58 @@ func ExampleWatch() {
 	// deleted ""
 }
 
-// The nightly check of a disk gives way to whoever needs the disk for something better.
-func ExampleAcquireRevocable() {
+// The nightly check of a disk gives way to whoever needs the disk for something better. Its request is quiet:
+// it waits until a check elsewhere has ended.
+func Example_giveWay() {
 	ctx, c, done := newSession()
 	defer done()
-	check, err := recipe.AcquireRevocable(ctx, c, "/ls/local/disk", recipe.RevocableOptions{Reason: "nightly check"})
+	h, err := c.Open(ctx, "/ls/local/disk", client.OpenOptions{
+		Write: true, Create: client.File, LockDelay: api.DefaultLockDelay, Events: []api.EventKind{api.EventConflictingLock},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lock, err := h.Acquire(ctx, api.Exclusive, client.Reason("nightly check"), client.Quiet())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	restored := make(chan error)
-	go func() {
+	go func() { // elsewhere
 		restored <- c.Do(ctx, "/ls/local/disk", func(context.Context, *client.Lock) error {
 			fmt.Println("restoring")
 			return nil
 		}, client.Reason("restore"))
 	}()
-	<-check.Done() // with a Notice, the check would have that long
-	fmt.Println("the check gives way to:", check.AskedFor())
-	if err := errors.Join(check.Release(ctx), <-restored); err != nil {
+	working, stop := lock.With(ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer stop() // it may end before anybody asks
+		check(working)
+	})
+	for e, err := range h.Events(working) {
+		if err != nil {
+			break
+		}
+		if e.Kind == api.EventConflictingLock || e.Kind == api.EventLost { // after EventLost perhaps a request is missing
+			fmt.Println("another asks for the lock, for:", e.Explanation)
+			stop() // or time.AfterFunc(notice, stop)
+		}
+	}
+	work.Wait() // the holder finishes its work before it lets go
+	if err := errors.Join(lock.Release(ctx), h.Close(ctx), <-restored); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
-	// the check gives way to: restore
+	// another asks for the lock, for: restore
+	// the check has stopped
 	// restoring
+}
+
+func check(ctx context.Context) {
+	<-ctx.Done()
+	fmt.Println("the check has stopped")
 }
 
 // At most two of all processes convert films at a time; each has a scratch disk of its own.
