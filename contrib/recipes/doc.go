@@ -7,5 +7,4 @@
 //   - Barrier: it holds up those who come to it, until it is lifted.
 //   - DoubleBarrier: processes begin together and end together, round after round.
 //   - Locked: a function under a lock, which may call others that take it.
-//   - Counter: a number to which each addition is made once.
 package recipes
