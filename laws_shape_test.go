@@ -198,7 +198,7 @@ func wide() map[string]int {
 		"cell/recovery":                 4,
 		"client":                        99,
 		"client/clientprom":             15,
-		"client/recipe":                 55,
+		"client/recipe":                 22,
 		"client/recipe/resolver":        1,
 		"cmd/chubbyctl":                 182,
 		"cmd/chubbyctl/internal/sizing": 7,

@@ -135,7 +135,8 @@ func rooms() []room {
 			"what applications link: never raft, never the server",
 		},
 		{"client/clientprom", []string{"client", "api", "session"}, []string{prom}, "metrics of sessions: only programs that import it link Prometheus's library"},
-		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
+		{"internal/hold", []string{"client", "api"}, nil, "recipes, here and in contrib/recipes, hold things and give them back in one way"},
+		{"client/recipe", []string{"client", "api", "sequencer", "internal/hold"}, nil, "recipes use what users can use, the exported client only, as their core does"},
 		{"cmd/chubbyd", []string{"cell", "api", "cmd/chubbyd/internal/names", "internal/backupstore", "internal/certs", "internal/durable", "internal/helptext", "internal/otlp", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
 		{"cmd/chubbyd/internal/names", []string{"cell"}, []string{miekg}, "clients find the replicas by the cell's name: only the daemon of one that publishes links a DNS library"},
 		{

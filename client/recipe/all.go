@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -17,8 +18,8 @@ import (
 type Locks struct {
 	ctx    context.Context //nolint:containedctx // it is that of the locks, handed out by Context
 	cancel context.CancelCauseFunc
-	held   []*held // by name
-	end    ending
+	held   []*hold.Held // by name
+	end    hold.Ending
 }
 
 // AllOptions qualify AcquireAll.
@@ -59,10 +60,10 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	}
 	handles := make([]*client.Handle, 0, len(wants))
 	for _, w := range wants { // first, so that a bad path is found before anything is held
-		h, err := c.Open(ctx, w.path.String(), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
+		h, err := c.Open(ctx, w.path.String(), client.OpenOptions{Write: true, Create: client.File, LockDelay: hold.Delay(o.LockDelay)})
 		if err != nil {
-			leave(ctx, handles...)
-			return nil, ended(ctx, err, "acquire", w.path.String())
+			hold.Leave(ctx, handles...)
+			return nil, hold.Ended(ctx, err, "acquire", w.path.String())
 		}
 		handles = append(handles, h)
 	}
@@ -75,7 +76,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 		l, err := o.acquire(waiting, handles[i], w.mode)
 		if err != nil {
 			why := context.Cause(all.ctx) // before the release, which ends it too
-			leave(ctx, handles[i:]...)
+			hold.Leave(ctx, handles[i:]...)
 			_ = all.release(ctx)
 			//mutant: why = context.Cause(all.ctx); if ctx.Err() == nil && why != nil { //by TestOneOfSeveralIsDeleted of ./client/recipe
 			if ctx.Err() == nil && why != nil {
@@ -83,7 +84,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 			}
 			return nil, err
 		}
-		all.held = append(all.held, &held{c: c, handle: handles[i], lock: l})
+		all.held = append(all.held, &hold.Held{Client: c, Handle: handles[i], Lock: l})
 		context.AfterFunc(l.Context(), func() { all.cancel(context.Cause(l.Context())) })
 	}
 	if why := all.Err(); why != nil { // one was just lost
@@ -156,7 +157,7 @@ func (l *Locks) Done() <-chan struct{} { return l.ctx.Done() }
 // Err checks the clock, and returns why a lock is unreliable, or nil.
 func (l *Locks) Err() error {
 	for _, h := range l.held {
-		if err := h.lock.Err(); err != nil {
+		if err := h.Lock.Err(); err != nil {
 			return err
 		}
 	}
@@ -167,7 +168,7 @@ func (l *Locks) Err() error {
 func (l *Locks) Sequencers() []sequencer.Sequencer {
 	var list []sequencer.Sequencer
 	for _, h := range l.held {
-		list = append(list, h.lock.Sequencer())
+		list = append(list, h.Lock.Sequencer())
 	}
 	return list
 }
@@ -176,7 +177,7 @@ func (l *Locks) Sequencers() []sequencer.Sequencer {
 func (l *Locks) Locks() []*client.Lock {
 	var list []*client.Lock
 	for _, h := range l.held {
-		list = append(list, h.lock)
+		list = append(list, h.Lock)
 	}
 	return list
 }
@@ -185,7 +186,7 @@ func (l *Locks) Locks() []*client.Lock {
 // other errors are client.Lock.Release's. Without an answer before the end of ctx it is
 // Uncertain, and goes on in the background; another call waits for it again.
 func (l *Locks) Release(ctx context.Context) error {
-	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].Path(), Err: client.LockReleased, Message: "the locks were released"})
+	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].Handle.Path(), Err: client.LockReleased, Message: "the locks were released"})
 	return l.release(ctx)
 }
 
@@ -193,7 +194,7 @@ func (l *Locks) release(ctx context.Context) error {
 	if len(l.held) == 0 {
 		return nil
 	}
-	return l.end.run(ctx, l.held[0].c, "release", l.held[0].Path(), func(ctx context.Context) error {
+	return l.end.Run(ctx, l.held[0].Client, "release", l.held[0].Handle.Path(), func(ctx context.Context) error {
 		var faults []error
 		for _, h := range slices.Backward(l.held) {
 			faults = append(faults, h.Release(ctx))

@@ -12,11 +12,12 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // mark says that an operator has chosen a candidate. The later mark counts.
 type mark struct {
-	Reign uint64 `json:"reign"` // the token of the lock then
+	Token uint64 `json:"reign"` // of the lock then
 	Turn  int    `json:"turn"`  // counts choices in that reign
 }
 
@@ -31,7 +32,7 @@ func (r record) rank() rank { return rank{r.Chosen, r.Priority} }
 // lower rank would overlook a primary that cannot say so.
 func (r record) room() error {
 	value := len(r.value())
-	r.Chosen, r.Elected = mark{Reign: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
+	r.Chosen, r.Elected = mark{Token: api.MaxGeneration, Turn: math.MaxInt}, api.MaxGeneration
 	if n := len(r.text()); n > api.MaxContents {
 		return api.Errorf(api.TooLarge, "the value has %d bytes, and with it the candidate is registered by a record of up to %d; a file holds at most %d",
 			value, n, api.MaxContents)
@@ -40,7 +41,7 @@ func (r record) room() error {
 }
 
 func (k rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(k.chosen.Reign, o.chosen.Reign), cmp.Compare(k.chosen.Turn, o.chosen.Turn), cmp.Compare(k.priority, o.priority))
+	return cmp.Or(cmp.Compare(k.chosen.Token, o.chosen.Token), cmp.Compare(k.chosen.Turn, o.chosen.Turn), cmp.Compare(k.priority, o.priority))
 }
 
 func candidatesOf(path string) string { return path + ".candidates" }
@@ -60,7 +61,7 @@ type Candidate struct {
 // Members and four calls.
 func Candidates(ctx context.Context, c *client.Client, path string) ([]Candidate, error) {
 	list, err := candidates(ctx, c, path)
-	return list, ended(ctx, err, "list candidates", path)
+	return list, hold.Ended(ctx, err, "list candidates", path)
 }
 
 func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate, error) {
@@ -134,7 +135,7 @@ func stranger(ctx context.Context, c *client.Client, path string, who api.Holder
 // or known if the file is gone.
 func valueOf(ctx context.Context, c *client.Client, path string, known []byte) ([]byte, error) {
 	text, _, err := c.Get(ctx, path)
-	if gone(err) {
+	if hold.Gone(err) {
 		return known, nil
 	}
 	return text, err
@@ -144,7 +145,7 @@ func valueOf(ctx context.Context, c *client.Client, path string, known []byte) (
 // primary, and the present primary's Asked is closed. The last choice counts. If no candidate has that name,
 // the error is NotFound and names the candidates. Nil can also mean that it is the primary already.
 func Nominate(ctx context.Context, c *client.Client, path, name string) error {
-	return ended(ctx, nominate(ctx, c, path, name), "nominate "+name, path)
+	return hold.Ended(ctx, nominate(ctx, c, path, name), "nominate "+name, path)
 }
 
 func nominate(ctx context.Context, c *client.Client, path, name string) error {
@@ -169,14 +170,14 @@ func nominate(ctx context.Context, c *client.Client, path, name string) error {
 		case elected != 0:
 			return unknownCandidate(path, name, list)
 		}
-		chosen := mark{Reign: uint64(before.Lock.Generation), Turn: 1}
+		chosen := mark{Token: uint64(before.Lock.Generation), Turn: 1}
 		for _, e := range list {
-			if m := e.record.Chosen; m.Reign == chosen.Reign && m.Turn >= chosen.Turn {
+			if m := e.record.Chosen; m.Token == chosen.Token && m.Turn >= chosen.Turn {
 				chosen.Turn = m.Turn + 1
 			}
 		}
 		err = remark(ctx, c, r.dir, list[at], chosen)
-		if gone(err) || errors.Is(err, api.GenerationMismatch) || errors.Is(err, api.Exists) {
+		if hold.Gone(err) || errors.Is(err, api.GenerationMismatch) || errors.Is(err, api.Exists) {
 			continue
 		}
 		if err != nil {

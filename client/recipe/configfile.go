@@ -6,6 +6,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // ConfigFile keeps the decoded newest value of a file, whatever happens to the file, the session or the cell.
@@ -68,7 +69,7 @@ func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
 		if !s.due { // else no event has come
 			f.heard()
 		}
-		if err := f.load(ctx, s); err != nil && !gone(err) {
+		if err := f.load(ctx, s); err != nil && !hold.Gone(err) {
 			return err
 		}
 	}

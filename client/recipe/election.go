@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // CampaignOptions qualify Campaign.
@@ -60,12 +61,12 @@ type CampaignOptions struct {
 func Campaign(ctx context.Context, c *client.Client, path string, o CampaignOptions) (*Primary, error) {
 	k, err := enter(ctx, c, path, o)
 	if err != nil {
-		return nil, ended(ctx, err, "campaign for", path)
+		return nil, hold.Ended(ctx, err, "campaign for", path)
 	}
 	p, err := k.run(ctx)
 	if err != nil {
 		k.withdraw(ctx)
-		return nil, ended(ctx, err, "campaign for", path)
+		return nil, hold.Ended(ctx, err, "campaign for", path)
 	}
 	return p, nil
 }
@@ -94,7 +95,7 @@ func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions
 	k.options.Name = cmp.Or(o.Name, fmt.Sprintf("%s-%d-%s", url.PathEscape(r.Host), r.PID, r.Session))
 	var err error
 	if k.presence, err = announce(ctx, c, candidatesOf(path), k.options.Name, r, announceOptions{wait: o.WaitForName}); err != nil {
-		leave(ctx, k.file)
+		hold.Leave(ctx, k.file)
 		return nil, err
 	}
 	return k, nil
@@ -102,16 +103,16 @@ func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions
 
 func (k *campaign) open(ctx context.Context) (err error) {
 	if k.file == nil {
-		k.file, err = k.c.Open(ctx, k.path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delayOf(k.options.LockDelay)})
+		k.file, err = k.c.Open(ctx, k.path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: hold.Delay(k.options.LockDelay)})
 	}
 	return err
 }
 
 func (k *campaign) withdraw(ctx context.Context) {
 	if k.file != nil {
-		leave(ctx, k.file)
+		hold.Leave(ctx, k.file)
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, hold.LeaveTime)
 	defer cancel()
 	_ = k.presence.Withdraw(ctx) // continues in the background
 }
@@ -151,14 +152,14 @@ func (k *campaign) takeOffice(ctx context.Context) (*client.Lock, error) {
 			if won, err = k.win(ctx, l); won {
 				return l, nil
 			}
-			giveUp(ctx, l)
+			hold.GiveUp(ctx, l)
 		}
 		switch {
 		case err == nil || ctx.Err() == nil && turn.Err() != nil && errors.Is(err, api.Cancelled):
 		//mutant: case false: //by TestTakenInTheMomentOfTheGrant of ./client/recipe
 		case errors.Is(err, api.LockLost): // an operator took it before the answer came
-		case gone(err):
-			leave(ctx, k.file) // the file was deleted: there is no primary, and the next file is another
+		case hold.Gone(err):
+			hold.Leave(ctx, k.file) // the file was deleted: there is no primary, and the next file is another
 			k.file = nil
 		default:
 			return nil, err

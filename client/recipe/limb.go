@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // mostReads limits how many nodes a Tree opens at a time: a part of the requests a session may have pending.
@@ -49,11 +50,11 @@ func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 			l.heard()
 			l.prune()
 			t.retain(t.top, nil)
-			l.seen()
+			l.settled()
 		default:
 			err = l.look(within, s)
 		}
-		if err != nil && !gone(err) {
+		if err != nil && !hold.Gone(err) {
 			fail(err)
 		}
 		if within.Err() != nil { // perhaps a limb ended it
@@ -75,8 +76,8 @@ func (l *limb) run(ctx context.Context) {
 		case err == nil: // the handle has ended; the directory may still exist
 			l.heard()
 		case errors.Is(err, api.PermissionDenied):
-			l.refused(ctx, err)
-		case unusable(err):
+			l.denied(ctx, err)
+		case hold.Unusable(err):
 			return
 		default:
 			l.fail(err)
@@ -96,7 +97,7 @@ func (l *limb) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, h)
+	defer hold.Leave(ctx, h)
 	stat, err := h.Stat(ctx)
 	if err == nil && stat.Instance != l.stat.Instance {
 		err = api.Errorf(api.NotFound, "the directory was deleted and made again")
@@ -108,7 +109,7 @@ func (l *limb) once(ctx context.Context) error {
 		if err = failed; err == nil {
 			err = l.look(ctx, s)
 		}
-		if gone(err) {
+		if hold.Gone(err) {
 			err = nil // the next sight knows
 		}
 		return err == nil
@@ -116,12 +117,12 @@ func (l *limb) once(ctx context.Context) error {
 	return err
 }
 
-// refused records that the directory may not be read, and waits until the next attempt.
-func (l *limb) refused(ctx context.Context, err error) {
+// denied records that the directory may not be read, and waits until the next attempt.
+func (l *limb) denied(ctx context.Context, err error) {
 	l.prune()
 	l.note(err) // before it goes, so that no reader takes it for deleted
 	l.t.retain(l.at, nil)
-	l.seen()
+	l.settled()
 	wait(ctx, verify)
 }
 
@@ -136,7 +137,7 @@ func (l *limb) note(err error) {
 	}
 }
 
-// look makes the tree match the directory. An error of gone announces an event. A look that is due has no
+// look makes the tree match the directory. An error of hold.Gone announces an event. A look that is due has no
 // event.
 func (l *limb) look(ctx context.Context, s sight) error {
 	if !s.due {
@@ -169,7 +170,7 @@ func (l *limb) look(ctx context.Context, s sight) error {
 	if err := l.grow(ctx, list); err != nil {
 		return err
 	}
-	l.seen()
+	l.settled()
 	return nil
 }
 
@@ -221,7 +222,7 @@ func (l *limb) grow(ctx context.Context, list []api.Stat) error {
 			if err := l.read(ctx, name, stat); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				if first == nil || gone(first) {
+				if first == nil || hold.Gone(first) {
 					first = err
 				}
 			}
@@ -271,7 +272,7 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 		_, err = l.t.set(l.at, name, TreeNode{Stat: is, Contents: text})
 	case errors.Is(err, api.PermissionDenied):
 		_, err = l.t.set(l.at, name, TreeNode{Stat: stat, Err: err})
-	case unusable(err): // gone since it was listed, or replaced; an event follows
+	case hold.Unusable(err): // gone since it was listed, or replaced; an event follows
 		l.t.retain(l.at, func(other string, _ TreeNode) bool { return other != name })
 		err = nil
 	}
@@ -284,7 +285,7 @@ func (l *limb) heard() {
 	l.t.behind[l] = true
 }
 
-func (l *limb) seen() {
+func (l *limb) settled() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
 	if !l.t.behind[l] {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // RWLock is the lock of a file, held by one writer or any number of readers: the exclusive and the shared
@@ -79,11 +80,40 @@ func (l *RWLock) TryRLock(ctx context.Context, options ...client.LockOption) (*R
 }
 
 func (l *RWLock) take(ctx context.Context, mode api.LockMode, try bool, options []client.LockOption) (*held, error) {
-	o := client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(l.o.LockDelay)}
-	h, err := take(ctx, l.c, l.path, o, mode, try, options...)
+	o := client.OpenOptions{Write: true, Create: client.File, LockDelay: hold.Delay(l.o.LockDelay)}
+	h, err := hold.Take(ctx, l.c, l.path, o, mode, try, options...)
 	if api.CodeOf(err) == api.Uncertain || api.CodeOf(err) == api.Unavailable {
 		//mutant: /* nothing */ //by TestRWLockCutOff of ./client/recipe
-		err = ended(ctx, err, "acquire", l.path) // the file was not open yet
+		err = hold.Ended(ctx, err, "acquire", l.path) // the file was not open yet
 	}
-	return h, err
+	if err != nil {
+		return nil, err
+	}
+	return &held{h}, nil
 }
+
+// NoLockDelay is a LockDelay with which the locks of a failed holder are free when its lease ends. It is for
+// work whose servers check sequencers.
+const NoLockDelay time.Duration = hold.NoLockDelay
+
+// held is a lock with a handle of its own, which only Release gives up.
+type held struct{ hold *hold.Held }
+
+// Context is that of the work under the lock; it ends as client.Lock's does.
+func (h *held) Context() context.Context { return h.Lock().Context() }
+
+// Done is closed when Context ends.
+func (h *held) Done() <-chan struct{} { return h.Context().Done() }
+
+// Err checks the clock, and returns why the lock is unreliable, or nil.
+func (h *held) Err() error { return h.Lock().Err() }
+
+// Path returns the path of the lock's file.
+func (h *held) Path() string { return h.hold.Handle.Path() }
+
+// Lock returns the lock, for its sequencer and token. Only Release releases it.
+func (h *held) Lock() *client.Lock { return h.hold.Lock }
+
+// Release releases the lock, and returns as client.Lock.Release does. After
+// Uncertain it goes on in the background; another call waits for it again.
+func (h *held) Release(ctx context.Context) error { return h.hold.Release(ctx) }

@@ -179,7 +179,7 @@ func TestTreeWaitsForWhoIsStopped(t *testing.T) {
 		go func() {
 			<-stopped
 			time.Sleep(time.Second) // what it was at
-			old.seen()
+			old.settled()
 			old.heard()
 			close(old.done)
 		}()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // Reign is one primary of an election on a file, or a vacancy.
@@ -49,8 +50,8 @@ func Observe(ctx context.Context, c *client.Client, path string) iter.Seq2[Reign
 			switch {
 			case o.left:
 				return
-			case err != nil && !gone(err): // the next sight knows the state of the file
-				yield(Reign{}, ended(ctx, err, "observe", path))
+			case err != nil && !hold.Gone(err): // the next sight knows the state of the file
+				yield(Reign{}, hold.Ended(ctx, err, "observe", path))
 				return
 			}
 		}
@@ -68,19 +69,19 @@ func Observe(ctx context.Context, c *client.Client, path string) iter.Seq2[Reign
 func Leader(ctx context.Context, c *client.Client, path string) (Reign, error) {
 	text, stat, err := c.Get(ctx, path)
 	switch {
-	case gone(err):
+	case hold.Gone(err):
 		return Reign{Vacant: true}, nil
 	case err != nil:
-		return Reign{}, ended(ctx, err, "find the primary of", path)
+		return Reign{}, hold.Ended(ctx, err, "find the primary of", path)
 	}
 	// Contents first: a lock that is held after the read, and is older than the contents, was held when they
 	// were written, as one counter gives all generations. Older contents precede the holder's first write.
 	x, err := c.Cell().Explain(ctx, path)
 	switch {
-	case gone(err): // deleted meanwhile
+	case hold.Gone(err): // deleted meanwhile
 		return Reign{Vacant: true}, nil
 	case err != nil:
-		return Reign{}, ended(ctx, err, "find the primary of", path)
+		return Reign{}, hold.Ended(ctx, err, "find the primary of", path)
 	}
 	r := Reign{Vacant: len(x.Lock.Holders) == 0, Token: uint64(x.Lock.Generation)}
 	if r.Vacant {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // inherit is how long an announcement waits for the file of an earlier session: the longest lease, and the
@@ -40,7 +41,7 @@ type presence struct {
 	ctx    context.Context //nolint:containedctx // it is the announcement's, handed out by Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the keep goroutine has ended
-	end    ending        // removes the file
+	end    hold.Ending   // removes the file
 
 	mu     sync.Mutex     // guards what follows
 	record record         // the file's, as far as the cell has answered, also for making it again
@@ -65,7 +66,7 @@ func Announce(ctx context.Context, c *client.Client, dir, name string, value []b
 	}
 	p, err := announce(ctx, c, dir, name, sign(c).with(value), o)
 	if err != nil {
-		return nil, ended(ctx, err, "announce", dir+"/"+name)
+		return nil, hold.Ended(ctx, err, "announce", dir+"/"+name)
 	}
 	return &Presence{p}, nil
 }
@@ -130,7 +131,7 @@ func (p *presence) rewrite(ctx context.Context, r record) error {
 		file, made := p.file, p.made
 		p.mu.Unlock()
 		if file != nil {
-			if _, err := file.SetContents(ctx, r.text()); !gone(err) && p.written(file, r, err) {
+			if _, err := file.SetContents(ctx, r.text()); !hold.Gone(err) && p.written(file, r, err) {
 				return err
 			}
 		}
@@ -138,7 +139,7 @@ func (p *presence) rewrite(ctx context.Context, r record) error {
 		case <-made:
 		case <-p.ctx.Done():
 		case <-ctx.Done():
-			return ended(ctx, ctx.Err(), "update", p.Path())
+			return hold.Ended(ctx, ctx.Err(), "update", p.Path())
 		}
 	}
 }
@@ -165,7 +166,7 @@ func (p *presence) Withdraw(ctx context.Context) error {
 	// end in either order.
 	ctx, cancel := p.c.CleanupContext(ctx)
 	defer cancel()
-	return ended(ctx, p.end.run(ctx, p.c, "withdraw", p.Path(), p.remove), "withdraw", p.Path())
+	return hold.Ended(ctx, p.end.Run(ctx, p.c, "withdraw", p.Path(), p.remove), "withdraw", p.Path())
 }
 
 // remove removes the file, after keep has stopped.
@@ -180,7 +181,7 @@ func (p *presence) remove(ctx context.Context) error {
 	// Close alone would let a reader keep the file. Close follows whatever Delete returns: an open handle
 	// keeps the file for the life of the session.
 	err := file.Delete(ctx)
-	if closing := file.Close(ctx); err == nil || gone(err) {
+	if closing := file.Close(ctx); err == nil || hold.Gone(err) {
 		err = closing
 	}
 	if errors.Is(err, api.SessionExpired) {
@@ -196,7 +197,7 @@ func (p *presence) keep(file *client.Handle) {
 		err := deleted(p.ctx, file)
 		if err == nil {
 			p.put(nil)
-			leave(p.ctx, file)
+			hold.Leave(p.ctx, file)
 			p.mu.Lock()
 			r := p.record
 			p.mu.Unlock()
@@ -282,7 +283,7 @@ func create(ctx context.Context, c *client.Client, path api.Path, contents []byt
 // owner.
 func owner(ctx context.Context, c *client.Client, path api.Path, o announceOptions) (wait bool, taken error) {
 	text, stat, err := c.Get(ctx, path.String()) // an open handle would keep it
-	if gone(err) || errors.Is(err, api.Exists) {
+	if hold.Gone(err) || errors.Is(err, api.Exists) {
 		return true, api.Errorf(api.Exists, "a file of that name is being removed")
 	}
 	if err != nil {

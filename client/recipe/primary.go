@@ -17,6 +17,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // Primary is the winner of an election. Its methods may be called from several goroutines. Resign or
@@ -30,13 +31,13 @@ type Primary struct {
 	asked chan struct{}      // closed when a candidate ranks before it
 	stop  context.CancelFunc // ends attend
 	done  chan struct{}      // closed when attend has ended
-	end   ending             // gives up the lock
+	end   hold.Ending        // gives up the lock
 }
 
 func (k *campaign) reign(l *client.Lock) *Primary {
 	p := &Primary{campaign: k, lock: l, rank: rank{priority: k.options.Priority}, asked: make(chan struct{}), done: make(chan struct{})}
 	if k.chosen {
-		p.rank.chosen.Reign = l.Token() - 1 // before all later choices
+		p.rank.chosen.Token = l.Token() - 1 // before all later choices
 	}
 	ctx, cancel := context.WithCancel(l.Context())
 	p.stop = cancel
@@ -71,7 +72,7 @@ func (p *Primary) SetValue(ctx context.Context, value []byte) error {
 		return err
 	}
 	_, err := p.file.SetContents(ctx, value, client.IfSequencer(p.lock.Sequencer()))
-	return ended(ctx, err, "set the value of", p.path)
+	return hold.Ended(ctx, err, "set the value of", p.path)
 }
 
 // Asked is closed when a candidate waits that ranks before the primary: one chosen in this reign (Nominate),
@@ -87,19 +88,19 @@ func (p *Primary) Resign(ctx context.Context) error {
 	p.stop()
 	ctx, cancel := p.c.CleanupContext(ctx)
 	defer cancel()
-	err := p.end.run(ctx, p.c, "resign from", p.path, func(ctx context.Context) error {
+	err := p.end.Run(ctx, p.c, "resign from", p.path, func(ctx context.Context) error {
 		faults := []error{p.lock.Release(ctx), p.presence.Withdraw(ctx), p.file.Close(ctx)} // the lock first: others wait for it
 		<-p.done
 		return errors.Join(slices.DeleteFunc(faults, over)...)
 	})
 	<-p.Done() // the release has begun, and ends it
-	return ended(ctx, err, "resign from", p.path)
+	return hold.Ended(ctx, err, "resign from", p.path)
 }
 
 // over reports whether a lock needs no release because it is gone, or a registration no removal because
 // another holds its file's lock (LockHeld).
 func over(err error) bool {
-	return gone(err) || errors.Is(err, api.LockLost) || errors.Is(err, api.LockHeld) || errors.Is(err, api.NotHeld) || errors.Is(err, api.SessionExpired)
+	return hold.Gone(err) || errors.Is(err, api.LockLost) || errors.Is(err, api.LockHeld) || errors.Is(err, api.NotHeld) || errors.Is(err, api.SessionExpired)
 }
 
 // HandOver resigns so that the candidate of that name is the next primary, before all others. Without such a
@@ -128,7 +129,7 @@ func (p *Primary) attend(ctx context.Context) {
 		for _, e := range announced(list) {
 			switch {
 			case e.name == p.options.Name || e.record.Elected != 0 || e.record.session() == 0:
-			case e.record.Chosen != mark{} && e.record.Chosen.Reign < p.lock.Token():
+			case e.record.Chosen != mark{} && e.record.Chosen.Token < p.lock.Token():
 				// The mark was for a past reign. If this fails, the candidate ranks too high.
 				_ = remark(ctx, p.c, p.roster.dir, e, mark{})
 			default:
@@ -210,7 +211,7 @@ func Publish(ctx context.Context, c *client.Client, path string, e Endpoint, opt
 	o.wait = true
 	p, err := announce(ctx, c, path, url.PathEscape(e.Address), sign(c).with(e.text()), o)
 	if err != nil {
-		return nil, ended(ctx, err, "publish", path)
+		return nil, hold.Ended(ctx, err, "publish", path)
 	}
 	return &Publication{p}, nil
 }
@@ -237,12 +238,12 @@ func Lookup(ctx context.Context, c *client.Client, path string) ([]Endpoint, err
 	for {
 		h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
 		if err != nil {
-			return nil, ended(ctx, err, "look up", path)
+			return nil, hold.Ended(ctx, err, "look up", path)
 		}
 		list, _, err := r.endpoints(ctx, h)
-		leave(ctx, h)
+		hold.Leave(ctx, h)
 		if !errors.Is(err, api.HandleClosed) { // deleted meanwhile: the next Open says so
-			return list, ended(ctx, err, "look up", path)
+			return list, hold.Ended(ctx, err, "look up", path)
 		}
 	}
 }
@@ -268,7 +269,7 @@ func WatchEndpoints(ctx context.Context, c *client.Client, path string) iter.Seq
 					continue
 				}
 				told, last = true, now
-				if !yield(slices.Clone(now), ended(ctx, err, "watch", path)) || err != nil {
+				if !yield(slices.Clone(now), hold.Ended(ctx, err, "watch", path)) || err != nil {
 					return
 				}
 			}
@@ -299,13 +300,13 @@ func (w *endpointWatch) looks(ctx context.Context) iter.Seq2[[]Endpoint, error] 
 			return w.now, nil
 		}
 		h, err := w.c.Open(ctx, w.path, client.OpenOptions{Read: true})
-		if gone(err) || errors.Is(err, api.Exists) { // Exists: it is being removed
+		if hold.Gone(err) || errors.Is(err, api.Exists) { // Exists: it is being removed
 			return w.look(ctx, nil)
 		}
 		if err != nil {
 			return nil, err
 		}
-		defer leave(ctx, h)
+		defer hold.Leave(ctx, h)
 		return w.look(ctx, h)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // A semaphore is not made smaller, either, if a vacated slot is taken away while the new size waits for somebody's
@@ -36,7 +37,7 @@ func TestVacatedSlotIsBrokenBeforeTheSizeIsWritten(t *testing.T) {
 				t.Errorf("break --now %t: resized: %v", now, err)
 			}
 			w.Lives(two)
-			if size := w.Cat(operator, semDir+"/"+turnstileName); size != "2" {
+			if size := w.Cat(operator, semDir+"/"+hold.TurnstileName); size != "2" {
 				t.Errorf("break --now %t: the size is %s, and the permit: %v", now, size, second.Context().Err())
 			}
 		})
@@ -67,7 +68,7 @@ func TestVacatedSlotIsBrokenUnheard(t *testing.T) {
 			if err := <-resized; !errors.Is(err, api.LockLost) {
 				t.Errorf("slot %d is broken: resized: %v", broken, err)
 			}
-			if size := w.Cat(operator, semDir+"/"+turnstileName); size != "3" && (size != "2" || broken == 2) || p.Context().Err() != nil {
+			if size := w.Cat(operator, semDir+"/"+hold.TurnstileName); size != "3" && (size != "2" || broken == 2) || p.Context().Err() != nil {
 				t.Errorf("slot %d is broken: the size is %s, and the permit: %v", broken, size, p.Context().Err())
 			}
 		})
@@ -118,7 +119,7 @@ func TestVacatedSlotIsBroken(t *testing.T) {
 			if err := <-resized; !errors.Is(err, api.LockLost) || !strings.Contains(err.Error(), "vacated") {
 				t.Errorf("resized: %v", err)
 			}
-			if size := w.Cat(operator, semDir+"/"+turnstileName); size != "3" || p.Context().Err() != nil {
+			if size := w.Cat(operator, semDir+"/"+hold.TurnstileName); size != "3" || p.Context().Err() != nil {
 				t.Errorf("the size is %s, and the slot: %v", size, p.Lock().Err())
 			}
 			w.Lives(two)

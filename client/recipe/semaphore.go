@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // MaxSlots limits the size of a Semaphore: one caller waits for all slots at once, and a session has at most
@@ -30,10 +33,10 @@ const MaxSlots = 100
 // and the others wait here. All semaphores of a client share its session's 192 queue places; slots without
 // one are tried every few seconds (client.Handle.Acquire).
 type Semaphore struct {
-	c      *client.Client
-	dir    string
-	n      int
-	places chan struct{} // one for each request in the cell's queue
+	c    *client.Client
+	dir  string
+	n    int
+	door *hold.Turnstile // whose contents are the size
 }
 
 // SemaphoreOptions qualify Acquire and TryAcquire.
@@ -48,7 +51,7 @@ type SemaphoreOptions struct {
 // NewSemaphore returns a semaphore of n, 1 to MaxSlots, without a call. The first Acquire makes the
 // directory, in an existing one, with its n; then another n is rejected (ResizeSemaphore).
 func NewSemaphore(c *client.Client, dir string, n int) *Semaphore {
-	return &Semaphore{c: c, dir: dir, n: n, places: make(chan struct{}, mostQueued)}
+	return &Semaphore{c: c, dir: dir, n: n, door: hold.NewTurnstile(c, dir, []byte(strconv.Itoa(n)))}
 }
 
 // Acquire waits until there is room, first come, first served, and returns a permit. If ctx ends first, the
@@ -58,11 +61,11 @@ func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, e
 	if err := sizeFault("acquire", s.n, s.dir); err != nil {
 		return nil, err
 	}
-	h, err := s.enter(ctx, o.Reason, s.agree)
+	h, err := s.door.Enter(ctx, o.Reason, s.agree)
 	if err != nil {
-		return nil, ended(ctx, err, "acquire", s.dir)
+		return nil, hold.Ended(ctx, err, "acquire", s.dir)
 	}
-	defer s.leave(ctx, h)
+	defer s.door.Leave(ctx, h)
 	p, err := s.take(ctx, o)
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
@@ -74,16 +77,16 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	if err := sizeFault("acquire", s.n, s.dir); err != nil {
 		return nil, err
 	}
-	h, err := s.open(ctx)
+	h, err := s.door.Open(ctx)
 	if err != nil {
-		return nil, ended(ctx, err, "try to acquire", s.dir)
+		return nil, hold.Ended(ctx, err, "try to acquire", s.dir)
 	}
-	defer leave(ctx, h)
+	defer hold.Leave(ctx, h)
 	if err := s.agree(ctx, h); err != nil {
 		return nil, err
 	}
 	p, taken, err := s.trySlots(ctx, o)
-	leave(ctx, slices.Collect(maps.Values(taken))...)
+	hold.Leave(ctx, slices.Collect(maps.Values(taken))...)
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
@@ -94,10 +97,10 @@ func (s *Semaphore) confirm(ctx context.Context, p *Permit, err, disagree error)
 	case p == nil && api.CodeOf(disagree) == api.InvalidArgument:
 		return nil, disagree // explains err: the slot is gone
 	case p == nil:
-		return nil, ended(ctx, err, "acquire", s.dir)
+		return nil, hold.Ended(ctx, err, "acquire", s.dir)
 	case disagree != nil:
 		_ = p.Release(ctx)
-		return nil, ended(ctx, disagree, "acquire", s.dir)
+		return nil, hold.Ended(ctx, disagree, "acquire", s.dir)
 	}
 	return p, nil
 }
@@ -143,11 +146,11 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		return err
 	}
 	s := NewSemaphore(c, dir, n)
-	h, err := s.enter(ctx, fmt.Sprintf("resize to %d", n), nil)
+	h, err := s.door.Enter(ctx, fmt.Sprintf("resize to %d", n), nil)
 	if err != nil {
-		return ended(ctx, err, "resize", dir)
+		return hold.Ended(ctx, err, "resize", dir)
 	}
-	defer s.leave(ctx, h)
+	defer s.door.Leave(ctx, h)
 	was, stat, err := readSize(ctx, h)
 	if err != nil {
 		return err
@@ -160,9 +163,9 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 	defer func() {
 		var handles []*client.Handle
 		for _, one := range surplus {
-			handles = append(handles, one.handle)
+			handles = append(handles, one.Handle)
 		}
-		leave(ctx, handles...)
+		hold.Leave(ctx, handles...)
 	}()
 	if err == nil {
 		err = s.write(within, h, stat, surplus)
@@ -171,30 +174,30 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		return s.unresized(ctx, within, err)
 	}
 	for _, one := range surplus {
-		_ = one.handle.Delete(ctx) // the size is changed, and an unused file is harmless
+		_ = one.Handle.Delete(ctx) // the size is changed, and an unused file is harmless
 	}
 	return nil
 }
 
 // vacate takes the slots from the new size up to the old one, in order. It returns those it has also with an
 // error, for the caller to close. It calls lost for a lost one.
-func (s *Semaphore) vacate(ctx context.Context, lost context.CancelCauseFunc, was int) (surplus []*held, err error) {
+func (s *Semaphore) vacate(ctx context.Context, lost context.CancelCauseFunc, was int) (surplus []*hold.Held, err error) {
 	for slot := s.n; slot < was; slot++ {
 		path := s.dir + "/" + slotName(slot)
 		reason := fmt.Sprintf("resize from %d to %d", was, s.n)
-		one, err := take(ctx, s.c, path, client.OpenOptions{Write: true, Create: client.File}, api.Exclusive, false, client.Reason(reason))
+		one, err := hold.Take(ctx, s.c, path, client.OpenOptions{Write: true, Create: client.File}, api.Exclusive, false, client.Reason(reason))
 		if err != nil {
 			return surplus, err
 		}
 		surplus = append(surplus, one)
-		context.AfterFunc(one.lock.Context(), func() { lost(context.Cause(one.lock.Context())) })
+		context.AfterFunc(one.Lock.Context(), func() { lost(context.Cause(one.Lock.Context())) })
 	}
 	return surplus, nil
 }
 
 // write writes the size, if it is still that of stat. To remove a slot it must hold it, and a write has one
 // such condition: so the slots go one by one, the highest first.
-func (s *Semaphore) write(ctx context.Context, h *client.Handle, stat api.Stat, surplus []*held) error {
+func (s *Semaphore) write(ctx context.Context, h *client.Handle, stat api.Stat, surplus []*hold.Held) error {
 	if len(surplus) == 0 {
 		_, err := h.SetContents(ctx, []byte(strconv.Itoa(s.n)), client.IfGeneration(stat.Content))
 		return err
@@ -202,7 +205,7 @@ func (s *Semaphore) write(ctx context.Context, h *client.Handle, stat api.Stat, 
 	for i, one := range slices.Backward(surplus) {
 		var err error
 		//mutant: stat, err = h.SetContents(ctx, []byte(strconv.Itoa(s.n+i)), client.IfGeneration(stat.Content)); _ = one //by TestVacatedSlotIsBrokenUnheard of ./client/recipe
-		stat, err = h.SetContents(ctx, []byte(strconv.Itoa(s.n+i)), client.IfGeneration(stat.Content), client.IfSequencer(one.lock.Sequencer()))
+		stat, err = h.SetContents(ctx, []byte(strconv.Itoa(s.n+i)), client.IfGeneration(stat.Content), client.IfSequencer(one.Lock.Sequencer()))
 		if err != nil {
 			return err
 		}
@@ -220,5 +223,131 @@ func (s *Semaphore) unresized(ctx, within context.Context, err error) error {
 	if ctx.Err() == nil && why != nil {
 		return fmt.Errorf("resize %s: a slot that had been vacated was lost: %w", s.dir, why)
 	}
-	return ended(ctx, err, "resize", s.dir)
+	return hold.Ended(ctx, err, "resize", s.dir)
+}
+
+// Permit is one of the slots. Release it, also after it was lost.
+type Permit struct {
+	*held
+	slot int
+}
+
+// Slot returns the number of the slot, 0 to n-1, exclusive while the permit is held: a name for a shard, a
+// port, a directory. Tokens of Lock order the holders of one slot; a server that checks them needs each
+// slot's path.
+func (p *Permit) Slot() int { return p.slot }
+
+func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
+
+// take takes a free slot, or waits for one.
+func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
+	for {
+		p, taken, err := s.trySlots(ctx, o)
+		if hold.Busy(err) {
+			p, err = s.first(ctx, taken, o)
+		} else {
+			hold.Leave(ctx, slices.Collect(maps.Values(taken))...)
+		}
+		if err == nil && p.Err() != nil { // it was lost meanwhile
+			hold.Leave(ctx, p.hold.Handle)
+			continue
+		}
+		//mutant: if true { //by TestTakenFromWhoWaitsForAll of ./client/recipe
+		if err == nil || !hold.Passing(err) {
+			return p, err
+		}
+		// One slot has changed: its file was deleted, for example. Wait for all as before.
+	}
+}
+
+// trySlots takes a free slot. It also returns the handles of taken ones, by number. It skips an unusable slot as
+// long as there are others.
+func (s *Semaphore) trySlots(ctx context.Context, o SemaphoreOptions) (p *Permit, taken map[int]*client.Handle, err error) {
+	var spoilt error
+	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir}
+	taken = map[int]*client.Handle{}
+	start := rand.IntN(s.n)
+	for i := range s.n {
+		slot := (start + i) % s.n
+		h, l, err := s.trySlot(ctx, slot, o)
+		if err == nil {
+			return &Permit{&held{&hold.Held{Client: s.c, Handle: h, Lock: l}}, slot}, taken, nil
+		}
+		if h != nil {
+			taken[slot] = h
+		}
+		var e *api.Error
+		switch {
+		case hold.Busy(err) && errors.As(err, &e):
+			busy.Holders = append(busy.Holders, e.Holders...)
+			if e.Code == api.LockDelayed && (busy.Remaining == 0 || e.Remaining < busy.Remaining) {
+				busy.Code, busy.Remaining = api.LockDelayed, e.Remaining
+			}
+		case hold.Unusable(err):
+			spoilt = err
+		default:
+			return nil, taken, err
+		}
+	}
+	if len(taken) == 0 {
+		return nil, nil, spoilt
+	}
+	busy.Message = fmt.Sprintf("all %d slots are taken", s.n)
+	if busy.Code == api.LockDelayed {
+		busy.Message += ", and some wait for the end of a lock-delay"
+	}
+	if spoilt != nil {
+		busy.Message = fmt.Sprintf("%d of %d slots are taken, and the others cannot be used: %v", len(taken), s.n, spoilt)
+	}
+	return nil, taken, busy
+}
+
+// trySlot opens a slot and tries its lock. The handle stays open if the lock is taken. A file deleted after
+// the open says nothing of the slot: try the next file.
+func (s *Semaphore) trySlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, *client.Lock, error) {
+	for {
+		h, err := s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: hold.Delay(o.LockDelay)})
+		if err != nil {
+			return nil, nil, err
+		}
+		//mutant: l, err := h.TryAcquire(ctx, api.Shared, client.Reason(o.Reason)) //by TestSemaphore of ./client/recipe
+		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
+		if err == nil || !hold.Unusable(err) {
+			return h, l, err
+		}
+		hold.Leave(ctx, h)
+		//mutant: if true { //by TestSlotIsDeletedWhenItIsTried of ./client/recipe
+		if !hold.Gone(err) {
+			return nil, nil, err
+		}
+	}
+}
+
+// first waits for all slots at once, and takes the first that it gets. Closing the other handles ends the other
+// waits.
+func (s *Semaphore) first(ctx context.Context, slots map[int]*client.Handle, o SemaphoreOptions) (*Permit, error) {
+	type outcome struct {
+		slot int
+		lock *client.Lock
+		err  error
+	}
+	outcomes := make(chan outcome, len(slots))
+	var waits sync.WaitGroup
+	for slot, h := range slots {
+		waits.Go(func() {
+			l, err := h.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
+			outcomes <- outcome{slot, l, err}
+		})
+	}
+	had := <-outcomes
+	p := &Permit{&held{&hold.Held{Client: s.c, Handle: slots[had.slot], Lock: had.lock}}, had.slot}
+	if had.err == nil {
+		delete(slots, had.slot)
+	}
+	hold.Leave(ctx, slices.Collect(maps.Values(slots))...)
+	waits.Wait() // closing its handle released a second lock
+	if had.err != nil {
+		return nil, had.err
+	}
+	return p, nil
 }

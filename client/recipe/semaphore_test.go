@@ -17,6 +17,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 const semDir = "/ls/local/sem"
@@ -67,7 +68,7 @@ func TestSemaphore(t *testing.T) {
 		// One waits for the slots, and the others for him.
 		locks := ok(one.Cell().Locks(w.Ctx, semDir))(w)
 		for _, l := range locks {
-			want := map[bool]int{true: 3, false: 1}[strings.HasSuffix(l.Path, turnstileName)]
+			want := map[bool]int{true: 3, false: 1}[strings.HasSuffix(l.Path, hold.TurnstileName)]
 			if len(l.Waiters) != want {
 				t.Errorf("%d wait for %s; want %d", len(l.Waiters), l.Path, want)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // configPause separates attempts after an error other than a missing session, such as PermissionDenied: a
@@ -75,7 +76,7 @@ func (u *upkeep) begin(ctx context.Context, from client.Sessions, follow func(co
 	select {
 	case <-u.ready:
 	case <-ctx.Done():
-		why = ended(ctx, ctx.Err(), "wait for the "+what, path)
+		why = hold.Ended(ctx, ctx.Err(), "wait for the "+what, path)
 	}
 	u.mu.Lock()
 	loaded, last := u.loaded, u.err

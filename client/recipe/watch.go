@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 const (
@@ -17,9 +18,6 @@ const (
 	verify = api.DefaultLease
 	// together is how long to wait for more events after one, so that one look covers them.
 	together = 5 * time.Millisecond
-	// leaveTime limits how long the end of a recipe waits to close a handle or release a lock while the cell
-	// is away; the rest goes on in the background.
-	leaveTime = 2 * time.Second
 )
 
 type sight struct {
@@ -48,7 +46,7 @@ func (s sight) restarted() bool {
 // handle is open for events before the look, so none between is missed. An absent node is one sight with a
 // nil Handle; follow then waits for it by way of its directory, unless the options create it.
 //
-// A look that fails with HandleClosed or NotFound (see gone) has met the end of the node: the next sight
+// A look that fails with HandleClosed or NotFound (see hold.Gone) has met the end of the node: the next sight
 // knows. The last item is an error: of ctx, of the session, or an answer such as PermissionDenied. Handles
 // are closed when the loop ends, or goes on to another.
 func follow(ctx context.Context, c *client.Client, path string, o client.OpenOptions) iter.Seq2[sight, error] {
@@ -58,7 +56,7 @@ func follow(ctx context.Context, c *client.Client, path string, o client.OpenOpt
 			switch {
 			case err == nil:
 				more = followOne(ctx, h, yield)
-				leave(ctx, h)
+				hold.Leave(ctx, h)
 				continue
 			case errors.Is(err, api.NotFound), o.Create == client.Existing && errors.Is(err, api.Exists): // or it is being removed
 				if !yield(sight{}, nil) {
@@ -68,7 +66,7 @@ func follow(ctx context.Context, c *client.Client, path string, o client.OpenOpt
 					continue
 				}
 			}
-			yield(sight{}, ended(ctx, err, "follow", path))
+			yield(sight{}, hold.Ended(ctx, err, "follow", path))
 			return
 		}
 	}
@@ -81,7 +79,7 @@ func looks[T any](ctx context.Context, c *client.Client, path string, o client.O
 		for s, err := range follow(ctx, c, path, o) {
 			var found T
 			if err == nil {
-				if found, err = look(s); gone(err) {
+				if found, err = look(s); hold.Gone(err) {
 					continue
 				}
 			}
@@ -166,7 +164,7 @@ func appear(ctx context.Context, c *client.Client, path string) error {
 		}
 		h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
 		if err == nil {
-			leave(ctx, h)
+			hold.Leave(ctx, h)
 		}
 		if !errors.Is(err, api.NotFound) && !errors.Is(err, api.Exists) { // Exists: the earlier one is being removed
 			return nil
@@ -181,27 +179,118 @@ func keepsAlive(op, path string) error {
 		Message: "the file is ephemeral, and who follows it has it open, so that it would never go; make it a permanent file"}
 }
 
-// gone reports whether an error says that a node no longer exists.
-func gone(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.NotFound) }
-
-// unusable reports whether an error concerns one file of a recipe's directory only: it is gone, being removed
-// (Exists), no file, or not for this program. Recipes skip such a file.
-func unusable(err error) bool {
-	return gone(err) || slices.Contains([]api.Code{api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory}, api.CodeOf(err))
+// listing are the options for a directory whose files, and their contents, matter.
+func listing() client.OpenOptions {
+	return client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
 }
 
-// ended returns the error of a recipe's call: that it was given up, if so, whatever the inner call may have
-// left uncertain.
-func ended(ctx context.Context, err error, op, path string) error {
-	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-		return err
+func childEvents() []api.EventKind {
+	return []api.EventKind{api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
+}
+
+// ChangeKind says what has happened to a node.
+type ChangeKind uint8
+
+const (
+	// Created: the node existed when Watch began, or was created since. A node deleted and created again has
+	// a greater Stat.Instance.
+	Created ChangeKind = 1
+	// Modified: the contents of the file have changed, or a child of the directory was added, removed or
+	// changed.
+	Modified ChangeKind = 2
+	// Deleted: the node does not exist.
+	Deleted ChangeKind = 3
+	// Restarted: changes may have been missed, because another master serves or a slow loop lost events. The
+	// Change is the present version, changed or not.
+	Restarted ChangeKind = 4
+)
+
+// String returns the kind in one word.
+func (k ChangeKind) String() string {
+	if k < Created || k > Restarted {
+		return "unknown"
 	}
-	e := &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: path, Err: err, Message: "its time was over"}
-	if said := (*api.Error)(nil); errors.As(err, &said) && said.Code == e.Code && said.Op == op && said.Path == path {
-		return err // it says so already
+	return [...]string{"created", "modified", "deleted", "restarted"}[k-Created]
+}
+
+// Change is one whole version of a file or a directory.
+type Change struct {
+	Kind     ChangeKind
+	Stat     api.Stat   // of the file (client.Handle.Stat), or of the directory when it was opened; zero if Deleted
+	Contents []byte     // of a file; nil otherwise
+	Children []api.Stat // by name (client.Handle.ReadDir)
+}
+
+// Watch ranges over the versions of a file or a directory: the present one at once, then each new one. It
+// goes on after a deletion, waits until a file or directory of that name is created, and survives fail-overs.
+// The last item is the final error: of ctx, of the session, or an answer such as PermissionDenied.
+//
+// Of several versions that come while the loop runs, Watch reports the newest, read after the event. So the
+// last report is current unless an event is on its way. A change made while this program could not read the
+// node causes no event: Watch sees it at most a lease later. Except for Restarted, it reports a file once for
+// each generation of its contents.
+//
+// An ephemeral file is InvalidArgument, as Watch would keep it alive: watch its directory, or use
+// WatchMembers. A version costs one call, or none from the cache. A session without a cache makes two more
+// calls in each lease. While the node is absent, each child added to its directory costs one more.
+func Watch(ctx context.Context, c *client.Client, path string) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		var last Change
+		o := client.OpenOptions{Read: true, Events: append(childEvents(), api.EventContentsModified)}
+		for now, err := range looks(ctx, c, path, o, func(s sight) (Change, error) { return version(ctx, s, last) }) {
+			if err != nil {
+				yield(Change{}, hold.Ended(ctx, err, "watch", path))
+				return
+			}
+			if now.same(last) {
+				continue
+			}
+			last = now
+			if !yield(now, nil) {
+				return
+			}
+		}
 	}
-	if e.Code == api.Cancelled {
-		e.Message = "it was given up"
+}
+
+func version(ctx context.Context, s sight, last Change) (now Change, err error) {
+	if s.Handle == nil {
+		return Change{Kind: Deleted}, nil
 	}
-	return e
+	now.Stat = last.Stat
+	if len(s.events) == 0 { // else the last version was of the same handle
+		if now.Stat, err = s.Stat(ctx); err != nil {
+			return now, err
+		}
+	}
+	if now.Stat.Ephemeral {
+		return now, keepsAlive("watch", s.Path())
+	}
+	switch {
+	case s.restarted():
+		now.Kind = Restarted
+	case now.Stat.Instance == last.Stat.Instance:
+		now.Kind = Modified
+	default:
+		now.Kind = Created
+	}
+	if now.Stat.Kind == api.Directory {
+		now.Children, err = s.ReadDir(ctx)
+		return now, err
+	}
+	now.Contents, now.Stat, err = s.Contents(ctx)
+	return now, err
+}
+
+// same reports whether a change adds nothing to the last.
+func (c Change) same(last Change) bool {
+	switch c.Kind {
+	case Deleted:
+		return last.Kind == Deleted
+	case Modified:
+		return c.Stat.Content == last.Stat.Content && slices.EqualFunc(c.Children, last.Children, func(a, b api.Stat) bool {
+			return a.Path == b.Path && a.Instance == b.Instance && a.Content == b.Content
+		})
+	}
+	return false
 }

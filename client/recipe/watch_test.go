@@ -16,6 +16,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // watch ranges over the changes of a node in the background. next returns what was told since it was last called, in
@@ -192,12 +193,12 @@ func TestDeadCandidateIsRead(t *testing.T) {
 		high, low := w.campaign("high", CampaignOptions{LockDelay: NoLockDelay, Priority: 10}), w.campaign("low", CampaignOptions{LockDelay: NoLockDelay})
 		pass(time.Second)
 		reader := w.Client("reader")
-		defer leave(w.Ctx, w.Read(reader, candidatesOf(office)+"/high"))
+		defer hold.Leave(w.Ctx, w.Read(reader, candidatesOf(office)+"/high"))
 		w.OK(p.Resign(w.Ctx))
 		p = w.primary(high)
 		second := w.campaign("second", CampaignOptions{LockDelay: NoLockDelay, Priority: 9})
 		pass(time.Second)
-		defer leave(w.Ctx, w.Read(reader, candidatesOf(office)+"/second"))
+		defer hold.Leave(w.Ctx, w.Read(reader, candidatesOf(office)+"/second"))
 		w.waits(second, low)
 		w.Expire(second.Session())
 		w.OK(p.Resign(w.Ctx))

@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // A candidate that gave up while it could not say so is none any more when it can: others are elected, and
@@ -115,7 +116,7 @@ func TestWithdraw(t *testing.T) {
 		w.OK(p.Withdraw(w.Ctx))
 
 		p = ok(Announce(w.Ctx, a, up, "a", nil))(w)
-		held := ok(take(w.Ctx, b, up+"/a", client.OpenOptions{Write: true}, api.Exclusive, true))(w)
+		held := ok(hold.Take(w.Ctx, b, up+"/a", client.OpenOptions{Write: true}, api.Exclusive, true))(w)
 		wants(t, "withdrawn, and the file is locked", p.Withdraw(w.Ctx), api.LockHeld)
 		expect("a locked file", 1)
 		w.OK(held.Release(w.Ctx))
@@ -219,7 +220,7 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 		act    func(context.Context, *client.Client) error
 	}{
 		office:                       {"Acquire", campaign},
-		semDir + "/" + turnstileName: {"Acquire", acquire},
+		semDir + "/" + hold.TurnstileName: {"Acquire", acquire},
 		semDir + "/" + slotName(0):   {"TryAcquire", acquire},
 	} {
 		recipetest.IsRobbed(t, lock, one.method, nil, one.act)

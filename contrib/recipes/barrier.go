@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // Barrier holds up those who come to it while it is raised: while a file is there. Nobody is counted;
@@ -50,8 +51,8 @@ func (b *Barrier) Raise(ctx context.Context) error {
 	mine := b.raised
 	b.mu.Unlock()
 	if mine != nil {
-		if _, err := mine.Stat(ctx); !gone(err) {
-			return ended(ctx, err, "raise", b.path.String())
+		if _, err := mine.Stat(ctx); !hold.Gone(err) {
+			return hold.Ended(ctx, err, "raise", b.path.String())
 		}
 	}
 	for {
@@ -62,18 +63,18 @@ func (b *Barrier) Raise(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return ended(ctx, err, "raise", b.path.String())
+			return hold.Ended(ctx, err, "raise", b.path.String())
 		}
 		stat, err := h.Stat(ctx)
 		if err == nil && stat.Ephemeral == b.o.Ephemeral {
 			b.keep(ctx, h)
 			return nil
 		}
-		leave(ctx, h)
+		hold.Leave(ctx, h)
 		switch {
-		case gone(err):
+		case hold.Gone(err):
 		case err != nil:
-			return ended(ctx, err, "raise", b.path.String())
+			return hold.Ended(ctx, err, "raise", b.path.String())
 		default:
 			return &api.Error{Code: api.Exists, Op: "raise", Path: b.path.String(),
 				Message: "there is a file of the other kind: one of the barrier's users has set Ephemeral and another has not; set it for all"}
@@ -89,7 +90,7 @@ func (b *Barrier) keep(ctx context.Context, h *client.Handle) {
 		b.mu.Unlock()
 	}
 	if h != nil {
-		leave(ctx, h)
+		hold.Leave(ctx, h)
 	}
 }
 
@@ -106,20 +107,20 @@ func (b *Barrier) Lift(ctx context.Context) error {
 	b.raised = nil
 	b.mu.Unlock()
 	if mine != nil {
-		defer leave(ctx, mine)
+		defer hold.Leave(ctx, mine)
 	}
 	h, err := b.c.Open(ctx, b.path.String(), client.OpenOptions{Write: true})
 	if err == nil {
 		err = h.Delete(ctx)
-		leave(ctx, h)
+		hold.Leave(ctx, h)
 	}
 	switch {
-	case gone(err):
+	case hold.Gone(err):
 		return nil
 	case errors.Is(err, api.Exists): // it is just being lifted with the session that held it
 		return b.Wait(ctx)
 	}
-	return ended(ctx, err, "lift", b.path.String())
+	return hold.Ended(ctx, err, "lift", b.path.String())
 }
 
 // Wait returns nil if the barrier is not raised, or else once it has been lifted, also if it was raised again at once. If ctx ends
@@ -131,7 +132,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	var first *api.Stat // of the file when Wait began
 	for change, err := range recipe.Watch(ctx, b.c, b.path.Parent().String()) {
 		if err != nil {
-			return ended(ctx, err, "wait at the barrier", b.path.String())
+			return hold.Ended(ctx, err, "wait at the barrier", b.path.String())
 		}
 		if change.Kind == recipe.Deleted || change.Stat.Kind != api.Directory {
 			break

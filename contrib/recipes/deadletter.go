@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // QueuedItem is an item of a Queue, or a dead letter, for who looks.
@@ -40,11 +41,11 @@ const readers = 16
 func (q *Queue) List(ctx context.Context) ([]QueuedItem, error) {
 	list, err := q.listing(ctx)
 	if err != nil {
-		return nil, ended(ctx, err, "list the items", q.dir)
+		return nil, hold.Ended(ctx, err, "list the items", q.dir)
 	}
 	all, err := q.readAll(ctx, list.live)
 	if err != nil {
-		return nil, ended(ctx, err, "list the items", q.dir)
+		return nil, hold.Ended(ctx, err, "list the items", q.dir)
 	}
 	all = slices.DeleteFunc(all, func(one QueuedItem) bool { return one.Dead })
 	if len(all) == 0 {
@@ -52,7 +53,7 @@ func (q *Queue) List(ctx context.Context) ([]QueuedItem, error) {
 	}
 	locks, err := q.c.Cell().Locks(ctx, q.dir)
 	if err != nil {
-		return nil, ended(ctx, err, "list the items", q.dir)
+		return nil, hold.Ended(ctx, err, "list the items", q.dir)
 	}
 	holders := map[string][]api.Holder{}
 	for _, l := range locks {
@@ -69,7 +70,7 @@ func (q *Queue) List(ctx context.Context) ([]QueuedItem, error) {
 func (q *Queue) DeadLetters(ctx context.Context) ([]QueuedItem, error) {
 	list, err := q.listing(ctx)
 	if err != nil {
-		return nil, ended(ctx, err, "list the dead letters", q.dir)
+		return nil, hold.Ended(ctx, err, "list the dead letters", q.dir)
 	}
 	// One that is not marked, because its worker died in the moment, has been written since it was put.
 	begun := slices.DeleteFunc(list.live, func(s api.Stat) bool { return !isTask(s) || s.Content == s.Instance })
@@ -77,7 +78,7 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]QueuedItem, error) {
 	slices.SortFunc(candidates, func(a, b api.Stat) int { return cmp.Compare(a.Instance, b.Instance) })
 	all, err := q.readAll(ctx, candidates)
 	if err != nil {
-		return nil, ended(ctx, err, "list the dead letters", q.dir)
+		return nil, hold.Ended(ctx, err, "list the dead letters", q.dir)
 	}
 	for i, one := range all { // what may not be read is known by its mark
 		isMarked := slices.ContainsFunc(list.dead, func(s api.Stat) bool { return itemID(s) == one.ID })
@@ -100,11 +101,11 @@ func (q *Queue) readAll(ctx context.Context, list []api.Stat) ([]QueuedItem, err
 	}
 	reading.Wait()
 	for _, one := range all {
-		if one.Err != nil && !unusable(one.Err) && api.CodeOf(one.Err) != api.InvalidArgument {
+		if one.Err != nil && !hold.Unusable(one.Err) && api.CodeOf(one.Err) != api.InvalidArgument {
 			return nil, one.Err
 		}
 	}
-	return slices.DeleteFunc(all, func(one QueuedItem) bool { return gone(one.Err) || errors.Is(one.Err, api.Exists) }), nil
+	return slices.DeleteFunc(all, func(one QueuedItem) bool { return hold.Gone(one.Err) || errors.Is(one.Err, api.Exists) }), nil
 }
 
 // readOne reads an item, or says why it cannot.
@@ -118,7 +119,7 @@ func (q *Queue) readOne(ctx context.Context, s api.Stat) QueuedItem {
 		one.Err = err
 		return one
 	}
-	defer leave(ctx, h)
+	defer hold.Leave(ctx, h)
 	r, data, stat, err := readItemFile(ctx, h)
 	if err != nil {
 		one.Err = err
@@ -148,7 +149,7 @@ func (q *Queue) Retry(ctx context.Context, id string) error {
 		_, err := itemRecord{}.write(ctx, h, l, data, was.Content)
 		return err
 	})
-	return ended(ctx, err, "retry", q.dir)
+	return hold.Ended(ctx, err, "retry", q.dir)
 }
 
 // Discard deletes a dead letter. NotFound says that there is none of that id. With the error Uncertain it may be
@@ -157,7 +158,7 @@ func (q *Queue) Discard(ctx context.Context, id string) error {
 	err := q.onDeadLetter(ctx, "discard", id, func(h *client.Handle, l *client.Lock, _ []byte, _ api.Stat) error {
 		return h.Delete(ctx, client.IfSequencer(l.Sequencer()))
 	})
-	return ended(ctx, err, "discard", q.dir)
+	return hold.Ended(ctx, err, "discard", q.dir)
 }
 
 // onDeadLetter does something with a dead letter, whose lock is held meanwhile, so that nobody else does.
@@ -173,7 +174,7 @@ func (q *Queue) onDeadLetter(ctx context.Context, op, id string, act func(h *cli
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, h)
+	defer hold.Leave(ctx, h)
 	isDead := func() ([]byte, api.Stat, error) {
 		r, data, stat, err := readItemFile(ctx, h)
 		if err == nil && !r.Dead {
@@ -188,7 +189,7 @@ func (q *Queue) onDeadLetter(ctx context.Context, op, id string, act func(h *cli
 	if err != nil {
 		return err
 	}
-	defer giveUp(ctx, l)
+	defer hold.GiveUp(ctx, l)
 	data, was, err := isDead()
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -52,7 +53,7 @@ type Pass struct {
 	b     *DoubleBarrier
 	round uint64
 	name  string
-	held  *held // the member's file
+	held  *hold.Held // the member's file
 }
 
 type party struct {
@@ -89,18 +90,18 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := openIn(ctx, b.c, b.dir, stateName, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: first})
+	file, err := hold.OpenIn(ctx, b.c, b.dir, stateName, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: first})
 	if err != nil {
-		return nil, ended(ctx, err, "enter", b.dir)
+		return nil, hold.Ended(ctx, err, "enter", b.dir)
 	}
 	p, err := b.enter(ctx, file)
-	leave(ctx, file)
+	hold.Leave(ctx, file)
 	if err != nil {
 		return nil, err
 	}
 	// The last call may have waited for an absent cell, and the others may have gone on.
-	if err := p.held.lock.Err(); err != nil {
-		leave(ctx, p.held.handle)
+	if err := p.held.Lock.Err(); err != nil {
+		hold.Leave(ctx, p.held.Handle)
 		return nil, fmt.Errorf("enter %s: its member was lost at once: %w", b.dir, err)
 	}
 	return p, nil
@@ -108,35 +109,31 @@ func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 
 func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, error) {
 	p := &Pass{b: b, name: memberPrefix + rand.Text()}
-	own, err := b.c.Open(ctx, b.dir+"/"+p.name, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
+	own := client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true}
+	var err error
+	p.held, err = hold.Take(ctx, b.c, b.dir+"/"+p.name, own, api.Exclusive, false, client.Reason("participant of a double barrier"))
 	if err != nil {
-		return nil, ended(ctx, err, "enter", b.dir)
+		return nil, hold.Ended(ctx, err, "enter", b.dir)
 	}
-	l, err := own.Acquire(ctx, api.Exclusive, client.Reason("participant of a double barrier"))
-	if err != nil {
-		leave(ctx, own)
-		return nil, ended(ctx, err, "enter", b.dir)
-	}
-	p.held = &held{c: b.c, handle: own, lock: l}
 	if err := b.room(p); err != nil {
-		leave(ctx, p.held.handle)
+		hold.Leave(ctx, p.held.Handle)
 		return nil, err
 	}
-	waiting, stop := p.held.lock.With(ctx)
+	waiting, stop := p.held.Lock.With(ctx)
 	defer stop()
-	lock := p.held.lock.Context()
+	lock := p.held.Lock.Context()
 	err = p.join(waiting, file)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		err = p.withdraw(ctx, file, ended(ctx, err, "enter", b.dir))
+		err = p.withdraw(ctx, file, hold.Ended(ctx, err, "enter", b.dir))
 	case errors.Is(err, api.BadSequencer): // its event has not come yet
 		err = fmt.Errorf("enter %s: its member was lost while it waited: %w", b.dir, err)
 	case lock.Err() != nil:
 		err = fmt.Errorf("enter %s: its member was lost while it waited: %w", b.dir, context.Cause(lock))
 	}
 	if err != nil {
-		leave(ctx, p.held.handle)
+		hold.Leave(ctx, p.held.Handle)
 		return nil, err
 	}
 	return p, nil
@@ -145,7 +142,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 // room rejects a path too long for the state to name all participants: early ones would wait permanently.
 func (b *DoubleBarrier) room(p *Pass) error {
 	const rest = 32 // quotes, a comma, and digits of a greater generation
-	most := b.n * (len(p.name) + len(p.held.lock.Sequencer().String()) + rest)
+	most := b.n * (len(p.name) + len(p.held.Lock.Sequencer().String()) + rest)
 	if most <= api.MaxContents {
 		return nil
 	}
@@ -155,7 +152,7 @@ func (b *DoubleBarrier) room(p *Pass) error {
 
 func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 	// The n-th participant asks the cell for the others' locks; the write checks its own.
-	alive := client.IfSequencer(p.held.lock.Sequencer())
+	alive := client.IfSequencer(p.held.Lock.Sequencer())
 	return p.b.watch(ctx, "enter", func(dir *client.Handle, due bool) (done bool, err error) {
 		err = p.b.change(ctx, file, func(s *party) (bool, error) {
 			_, member := s.Members[p.name]
@@ -168,7 +165,7 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 			case s.Inside:
 				return p.b.strike(ctx, dir, s, due) // waiters for the round's end retry this
 			}
-			s.Members[p.name] = p.held.lock.Sequencer().String()
+			s.Members[p.name] = p.held.Lock.Sequencer().String()
 			if len(s.Members) < p.b.n {
 				return true, nil
 			}
@@ -186,7 +183,7 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 // else why it left. It always writes: that settles an earlier unanswered write.
 func (p *Pass) withdraw(ctx context.Context, file *client.Handle, why error) error {
 	given := ctx.Err()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.LeaveTime)
 	defer cancel()
 	counted := false
 	err := p.b.change(ctx, file, func(s *party) (bool, error) {
@@ -215,16 +212,16 @@ func (p *Pass) Round() uint64 { return p.round }
 
 // Context is that of the work between Enter and Leave. It ends, with the cause, before others may take this
 // participant for dead (client.Lock.Context), and by Leave.
-func (p *Pass) Context() context.Context { return p.held.lock.Context() }
+func (p *Pass) Context() context.Context { return p.held.Lock.Context() }
 
 // Done is closed when Context ends.
 func (p *Pass) Done() <-chan struct{} { return p.Context().Done() }
 
 // Err checks the clock, and returns why others may take this participant for dead, or nil.
-func (p *Pass) Err() error { return p.held.lock.Err() }
+func (p *Pass) Err() error { return p.held.Lock.Err() }
 
 // Path returns the path of the participant's file.
-func (p *Pass) Path() string { return p.held.handle.Path() }
+func (p *Pass) Path() string { return p.held.Handle.Path() }
 
 // Leave says that this participant is done, and returns when all of the round have left or died. If ctx ends
 // first, it returns DeadlineExceeded or Cancelled; call it again: until the cell knows, the others wait. If
@@ -234,8 +231,8 @@ func (p *Pass) Leave(ctx context.Context) error {
 	ctx, cancel := p.b.c.CleanupContext(ctx)
 	defer cancel()
 	err := p.leave(ctx)
-	if gone(err) || errors.Is(err, api.InvalidArgument) {
-		_ = p.held.release(ctx) // no participant waits for it
+	if hold.Gone(err) || errors.Is(err, api.InvalidArgument) {
+		_ = p.held.Release(ctx) // no participant waits for it
 	}
 	return err
 }
@@ -243,9 +240,9 @@ func (p *Pass) Leave(ctx context.Context) error {
 func (p *Pass) leave(ctx context.Context) error {
 	file, err := p.b.c.Open(ctx, p.b.dir+"/"+stateName, client.OpenOptions{Read: true, Write: true})
 	if err != nil {
-		return ended(ctx, err, "leave", p.b.dir)
+		return hold.Ended(ctx, err, "leave", p.b.dir)
 	}
-	defer leave(ctx, file)
+	defer hold.Leave(ctx, file)
 	return p.b.watch(ctx, "leave", func(dir *client.Handle, due bool) (over bool, err error) {
 		err = p.b.change(ctx, file, func(s *party) (bool, error) {
 			switch {
@@ -262,7 +259,7 @@ func (p *Pass) leave(ctx context.Context) error {
 			return struck || member, err
 		})
 		if err == nil {
-			_ = p.held.release(ctx) // the others no longer need it
+			_ = p.held.Release(ctx) // the others no longer need it
 		}
 		return over, err
 	})
@@ -273,12 +270,12 @@ func (p *Pass) leave(ctx context.Context) error {
 func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(dir *client.Handle, due bool) (done bool, err error)) error {
 	dir, err := b.c.Open(ctx, b.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildModified, api.EventChildRemoved}})
 	if err != nil {
-		return ended(ctx, err, op, b.dir)
+		return hold.Ended(ctx, err, op, b.dir)
 	}
-	defer leave(ctx, dir)
+	defer hold.Leave(ctx, dir)
 	for due := false; ; due = true {
 		if more, err := watchPeriod(ctx, dir, due, look); !more {
-			return ended(ctx, err, op, b.dir)
+			return hold.Ended(ctx, err, op, b.dir)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -150,7 +151,7 @@ func TestDeadParticipantIsRead(t *testing.T) {
 				if p == nil {
 					t.Fatal("the round before is not over")
 				}
-				defer leave(w.Ctx, w.Read(reader, partyDir+"/"+p.name))
+				defer hold.Leave(w.Ctx, w.Read(reader, partyDir+"/"+p.name))
 			}
 			w.Expire(one.Session())
 			ctx, cancel := w.Brief(verify + time.Second)
@@ -233,5 +234,20 @@ func TestDoubleBarrierCountsMembersOfV010(t *testing.T) {
 		if _, counts := s.Members["member-OLD"]; !counts || !s.Inside {
 			t.Errorf("a member that holds its lock was struck out: %s", read)
 		}
+	})
+}
+
+// A participant whose session has ended before it had a handle gets an error, and the others go on.
+func TestDoubleBarrierWithoutASession(t *testing.T) {
+	inSmallWorld(t, func(w *world) {
+		over, one := w.Client("over"), w.Client("one")
+		w.Expire(over.Session())
+		<-over.Done()
+		if p, err := NewDoubleBarrier(over, partyDir, 1).Enter(w.Ctx); p != nil || !errors.Is(err, api.SessionExpired) {
+			t.Errorf("%v, %v", p, err)
+		}
+		p, err := NewDoubleBarrier(one, partyDir, 1).Enter(w.Ctx)
+		w.OK(err)
+		w.OK(p.Leave(w.Ctx))
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // journal is what happened at a double barrier, as participants tell it, in one order.
@@ -162,7 +163,7 @@ func (j *journal) participate(ctx context.Context, c *client.Client, n int, r *r
 		if err == nil {
 			j.note(func(now int) { one.out = now })
 		}
-		if gone(err) || errors.Is(err, api.InvalidArgument) {
+		if hold.Gone(err) || errors.Is(err, api.InvalidArgument) {
 			j.note(func(int) { j.lost = err })
 		}
 		if err == nil || !errors.Is(err, context.DeadlineExceeded) {

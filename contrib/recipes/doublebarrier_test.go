@@ -15,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 const partyDir = "/ls/local/party"
@@ -183,7 +184,7 @@ func TestDoubleBarrierStateIsDeleted(t *testing.T) {
 				go func() { left <- passes[0].Leave(w.Ctx) }()
 				pass(time.Second)
 				w.Rm(operator, partyDir+"/"+stateName)
-				if err := <-left; !gone(err) {
+				if err := <-left; !hold.Gone(err) {
 					t.Errorf("who waited: %v", err)
 				}
 				if c.state != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -22,7 +23,7 @@ type Item struct {
 	id      string
 	data    []byte // what was put in
 	q       *Queue
-	held    *held
+	held    *hold.Held
 	before  itemRecord     // as it was before the try began
 	record  *itemRecord    // as it was written when the try began; nil of an item of v0.1.0
 	content api.Generation // of the contents that were written then
@@ -61,19 +62,19 @@ func (i *Item) IsLastAttempt() bool {
 
 // Context is that of the work on the item. It ends a margin before another can have it, as that of a
 // lock does.
-func (i *Item) Context() context.Context { return i.held.lock.Context() }
+func (i *Item) Context() context.Context { return i.held.Lock.Context() }
 
 // Err checks the clock, and returns why the item may not be worked on any more, nil while it may.
-func (i *Item) Err() error { return i.held.lock.Err() }
+func (i *Item) Err() error { return i.held.Lock.Err() }
 
 // Path returns the path of the item's file.
-func (i *Item) Path() string { return i.held.handle.Path() }
+func (i *Item) Path() string { return i.held.Handle.Path() }
 
 // Sequencer is for the servers that the work goes to: they refuse it once another has the item.
-func (i *Item) Sequencer() sequencer.Sequencer { return i.held.lock.Sequencer() }
+func (i *Item) Sequencer() sequencer.Sequencer { return i.held.Lock.Sequencer() }
 
 // Lock returns the lock of the item. It is not to be released but by Done, Fail, Return or Abandon.
-func (i *Item) Lock() *client.Lock { return i.held.lock }
+func (i *Item) Lock() *client.Lock { return i.held.Lock }
 
 // decide decides, unless the other was decided before.
 func (i *Item) decide(f fate) bool {
@@ -92,11 +93,11 @@ func (i *Item) decide(f fate) bool {
 // answered it is Uncertain, and goes on in the background; another call waits for its outcome.
 func (i *Item) Done(ctx context.Context) error {
 	if !i.decide(finished) {
-		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.handle.Path(), Message: "the item was given back before"}
+		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.Handle.Path(), Message: "the item was given back before"}
 	}
-	return i.held.end(ctx, "finish", func(ctx context.Context) error {
-		err := i.held.handle.Delete(ctx, client.IfSequencer(i.Sequencer()))
-		_ = i.held.handle.Close(ctx) // it says that the work has stopped; what cannot be closed ends with the session
+	return i.held.End(ctx, "finish", func(ctx context.Context) error {
+		err := i.held.Handle.Delete(ctx, client.IfSequencer(i.Sequencer()))
+		_ = i.held.Handle.Close(ctx) // it says that the work has stopped; what cannot be closed ends with the session
 		return i.orLost("finish", err)
 	})
 }
@@ -104,10 +105,10 @@ func (i *Item) Done(ctx context.Context) error {
 // orLost returns the error of a change that was to be made as the holder of the item: that it was lost, if that is
 // what the cell has said.
 func (i *Item) orLost(op string, err error) error {
-	if !errors.Is(err, api.BadSequencer) && !gone(err) {
+	if !errors.Is(err, api.BadSequencer) && !hold.Gone(err) {
 		return err
 	}
-	return &api.Error{Code: api.LockLost, Op: op, Path: i.held.handle.Path(), Err: err,
+	return &api.Error{Code: api.LockLost, Op: op, Path: i.held.Handle.Path(), Err: err,
 		Message: fmt.Sprintf("item %s was lost before it was done; another has it, or has done it", i.id)}
 }
 
@@ -120,7 +121,7 @@ func (i *Item) orLost(op string, err error) error {
 func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) error {
 	const op = "give back"
 	fault := func(code api.Code, format string, args ...any) error {
-		return &api.Error{Code: code, Op: op, Path: i.held.handle.Path(), Message: fmt.Sprintf(format, args...)}
+		return &api.Error{Code: code, Op: op, Path: i.held.Handle.Path(), Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case len(reason) > api.MaxReason:
@@ -135,10 +136,10 @@ func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) err
 
 // giveBack has something written as the holder of the item, and releases it then.
 func (i *Item) giveBack(ctx context.Context, op string, write func(context.Context) error) error {
-	return i.held.end(ctx, op, func(ctx context.Context) error {
+	return i.held.End(ctx, op, func(ctx context.Context) error {
 		err := write(ctx)
-		releasing := i.held.lock.Release(ctx)
-		_ = i.held.handle.Close(ctx)
+		releasing := i.held.Lock.Release(ctx)
+		_ = i.held.Handle.Close(ctx)
 		if err == nil && errors.Is(releasing, api.LockLost) {
 			return nil // it was lost after it had been given back
 		}
@@ -154,14 +155,14 @@ func (i *Item) writeFailure(ctx context.Context, reason string, delay int64) err
 	next := i.record.failed(i.q.o.Attempts, reason, delay)
 	stat, err := i.write(ctx, "give back", next)
 	if err == nil && next.Dead {
-		markDead(ctx, i.held.c, i.q.dir, i.id, stat.Content)
+		markDead(ctx, i.held.Client, i.q.dir, i.id, stat.Content)
 	}
 	return err
 }
 
 // write writes a record, as the holder of the item, in the place of that of the try.
 func (i *Item) write(ctx context.Context, op string, r itemRecord) (api.Stat, error) {
-	stat, err := r.write(ctx, i.held.handle, i.held.lock, i.data, i.content)
+	stat, err := r.write(ctx, i.held.Handle, i.held.Lock, i.data, i.content)
 	return stat, i.orLost(op, err)
 }
 
@@ -196,5 +197,5 @@ func (i *Item) Abandon(ctx context.Context) error {
 	if !i.decide(abandoned) {
 		return nil
 	}
-	return i.held.release(ctx)
+	return i.held.Release(ctx)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // LockedOptions qualify Locked.
@@ -44,23 +45,19 @@ func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions,
 	if t, ok := ctx.Value(key).(*tenure); ok {
 		return t.nest(ctx, p, f)
 	}
-	h, err := c.Open(ctx, path, client.OpenOptions{Write: true, Create: client.File, LockDelay: lockDelay(o.LockDelay)})
+	opening := client.OpenOptions{Write: true, Create: client.File, LockDelay: hold.Delay(o.LockDelay)}
+	held, err := hold.Take(ctx, c, path, opening, api.Exclusive, false, options...)
 	if err != nil {
-		return ended(ctx, err, "acquire", path)
+		return hold.Ended(ctx, err, "acquire", path)
 	}
-	l, err := h.Acquire(ctx, api.Exclusive, options...)
-	if err != nil {
-		leave(ctx, h)
-		return ended(ctx, err, "acquire", path)
-	}
-	t := &tenure{held: &held{c: c, handle: h, lock: l}, path: p, idle: make(chan struct{})}
+	t := &tenure{held: held, path: p, idle: make(chan struct{})}
 	released := false
 	release := func() error {
 		released = true
 		t.end()
 		//mutant: /* nothing */
 		<-t.idle
-		return t.held.release(ctx)
+		return t.held.Release(ctx)
 	}
 	defer func() {
 		if !released { // f has panicked
@@ -81,7 +78,7 @@ type tenureKey struct {
 
 // tenure is a lock while functions run under it.
 type tenure struct {
-	held *held
+	held *hold.Held
 	path api.Path // as opened
 
 	mu     sync.Mutex // guards what follows
@@ -91,10 +88,10 @@ type tenure struct {
 }
 
 func (t *tenure) run(ctx context.Context, f func(ctx context.Context) error) error {
-	within, stop := t.held.lock.With(ctx)
+	within, stop := t.held.Lock.With(ctx)
 	defer stop()
 	if within.Err() != nil {
-		return ended(ctx, context.Cause(within), "acquire", t.path.String())
+		return hold.Ended(ctx, context.Cause(within), "acquire", t.path.String())
 	}
 	return f(within)
 }
@@ -115,17 +112,17 @@ func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Contex
 	defer t.leave()
 	//mutant: if false {
 	if p != t.path { // another name of the cell, or another cell
-		h, err := t.held.c.Open(ctx, p.String(), client.OpenOptions{Write: true})
+		h, err := t.held.Client.Open(ctx, p.String(), client.OpenOptions{Write: true})
 		if err != nil {
-			return ended(ctx, err, "acquire", p.String())
+			return hold.Ended(ctx, err, "acquire", p.String())
 		}
-		leave(ctx, h)
+		hold.Leave(ctx, h)
 	}
 	if err := t.run(ctx, f); err != nil {
 		return err
 	}
 	//mutant: return nil
-	return t.held.lock.Err()
+	return t.held.Lock.Err()
 }
 
 func (t *tenure) leave() {

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // Limits of a Queue.
@@ -55,7 +57,8 @@ type Queue struct {
 	c    *client.Client
 	dir  string
 	o    QueueOptions
-	door *turnstile
+	door *hold.Turnstile
+	made atomic.Bool // the file of door was there
 }
 
 // QueueOptions are those of a Queue.
@@ -104,7 +107,7 @@ const (
 // NewQueue returns the queue of a directory. It asks nobody: the directory is made by the first who
 // uses it, in one that is there.
 func NewQueue(c *client.Client, dir string, o QueueOptions) *Queue {
-	return &Queue{c: c, dir: dir, o: o, door: newTurnstile(c, dir)}
+	return &Queue{c: c, dir: dir, o: o, door: hold.NewTurnstile(c, dir, nil)}
 }
 
 // Put adds an item of at most MaxItemSize bytes, and returns its id. With the error Uncertain the
@@ -123,16 +126,31 @@ func (q *Queue) Put(ctx context.Context, data []byte, options ...PutOption) (id 
 		return "", q.fault("put", api.TooLarge, "the item has %d bytes; a queue takes at most %d, so store a pointer to where the data is", len(data), MaxItemSize)
 	}
 	id = fmt.Sprintf("p%d.%s", o.priority, rand.Text())
-	if err := q.door.ensure(ctx); err != nil && !unusable(err) { // who may not open it may put
+	if err := q.ensureDoor(ctx); err != nil && !hold.Unusable(err) { // who may not open it may put
 		return id, err
 	}
 	contents := itemRecord{Delay: seconds(o.delay)}.with(data)
-	h, err := openIn(ctx, q.c, q.dir, taskPrefix+id, client.OpenOptions{Write: true, Create: client.NewFile, Contents: contents})
+	h, err := hold.OpenIn(ctx, q.c, q.dir, taskPrefix+id, client.OpenOptions{Write: true, Create: client.NewFile, Contents: contents})
 	if err != nil {
 		return id, err
 	}
-	leave(ctx, h)
+	hold.Leave(ctx, h)
 	return id, nil
+}
+
+// ensureDoor creates the file of the turnstile if it is absent, once: so there is room for it, also if an item takes all that a quota
+// leaves.
+func (q *Queue) ensureDoor(ctx context.Context) error {
+	if q.made.Load() {
+		return nil
+	}
+	h, err := q.door.Open(ctx)
+	if err != nil {
+		return err
+	}
+	hold.Leave(ctx, h)
+	q.made.Store(true)
+	return nil
 }
 
 // seconds returns a delay as it is kept: rounded up.
@@ -158,7 +176,7 @@ func (q *Queue) listing(ctx context.Context) (queueListing, error) {
 	if err != nil {
 		return queueListing{}, err
 	}
-	defer leave(ctx, h)
+	defer hold.Leave(ctx, h)
 	return listQueue(ctx, h)
 }
 
@@ -245,17 +263,17 @@ func markName(id string, content api.Generation) string { return fmt.Sprintf("%d
 // markDead marks an item, whose contents of that generation say that it is a dead letter, so that who looks for
 // items passes it over without opening it. If it cannot, who looks next does.
 func markDead(ctx context.Context, c *client.Client, dir, id string, content api.Generation) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, hold.LeaveTime)
 	defer cancel()
 	h, err := c.Open(ctx, dir+"/"+deadPrefix+markName(id, content), client.OpenOptions{Write: true, Create: client.File})
 	if err == nil {
-		leave(ctx, h)
+		hold.Leave(ctx, h)
 	}
 }
 
 // removeMarks removes marks that are not true any more. What remains is removed by who looks next.
 func removeMarks(ctx context.Context, c *client.Client, paths ...string) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, hold.LeaveTime)
 	defer cancel()
 	for _, path := range paths {
 		h, err := c.Open(ctx, path, client.OpenOptions{Write: true, Kind: api.File})
@@ -263,6 +281,6 @@ func removeMarks(ctx context.Context, c *client.Client, paths ...string) {
 			continue
 		}
 		_ = h.Delete(ctx)
-		leave(ctx, h)
+		hold.Leave(ctx, h)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest/recipetest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/internal/hold"
 )
 
 // A lock that an operator takes away in the moment in which it is granted is waited for again: a worker that wants an item, or its turn, gets
@@ -29,7 +30,7 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 		}
 		return item.Done(ctx)
 	}
-	recipetest.IsRobbed(t, queueDir+"/"+turnstileName, "Acquire", put, take)
+	recipetest.IsRobbed(t, queueDir+"/"+hold.TurnstileName, "Acquire", put, take)
 	recipetest.IsRobbed(t, queueDir+"/"+taskPrefix, "TryAcquire", put, take)
 }
 
@@ -48,7 +49,7 @@ func TestTurnIsBroken(t *testing.T) {
 			took <- err
 		}()
 		pass(5 * time.Second)
-		w.OK(operator.BreakLock(w.Ctx, queueDir+"/"+turnstileName, "a test", false))
+		w.OK(operator.BreakLock(w.Ctx, queueDir+"/"+hold.TurnstileName, "a test", false))
 		w.Lives(one)
 		if _, err := NewQueue(operator, queueDir, QueueOptions{}).Put(w.Ctx, nil); err != nil {
 			t.Error(err)

@@ -11,6 +11,15 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/hold"
+)
+
+const (
+	// verify is how often what is waited for is looked at although no event tells of it: a lease, since the session that has it may have
+	// been dead for so long already.
+	verify = api.DefaultLease
+	// together is how soon what another does just now is looked at again.
+	together = 5 * time.Millisecond
 )
 
 // maxSweep is how many marks that are not true any more one look removes.
@@ -25,14 +34,14 @@ func (q *Queue) Take(ctx context.Context) (*Item, error) {
 	if q.o.Attempts < 0 || q.o.Attempts > MaxAttempts {
 		return nil, q.fault("take an item", api.InvalidArgument, "%d attempts; want 1 to %d, or 0 for no limit", q.o.Attempts, MaxAttempts)
 	}
-	door, err := q.door.enter(ctx, q.o.Reason)
+	door, err := q.door.Enter(ctx, q.o.Reason, nil)
 	if err != nil {
-		return nil, ended(ctx, err, "take an item", q.dir)
+		return nil, hold.Ended(ctx, err, "take an item", q.dir)
 	}
-	defer q.door.leave(ctx, door)
+	defer q.door.Leave(ctx, door)
 	t := &taking{q: q, door: door, busy: map[whichItem]*busyItem{}, news: make(chan struct{}, 1)}
 	item, err := t.run(ctx)
-	return item, ended(ctx, err, "take an item", q.dir)
+	return item, hold.Ended(ctx, err, "take an item", q.dir)
 }
 
 // taking is one call of Take, while it is its turn. What it belongs to ends with run.
@@ -55,13 +64,13 @@ func (t *taking) run(ctx context.Context) (*Item, error) {
 		for _, one := range t.busy {
 			handles = append(handles, one.end()...)
 		}
-		leave(ctx, handles...)
+		hold.Leave(ctx, handles...)
 	}()
 	dir, err := t.q.c.Open(ctx, t.q.dir, client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildAdded, api.EventChildModified}})
 	if err != nil {
 		return nil, err
 	}
-	defer leave(ctx, dir)
+	defer hold.Leave(ctx, dir)
 	t.watching.Go(func() { t.listen(watched, dir, func() {}) })
 	for {
 		item, err := t.look(ctx, watched, dir)
@@ -84,7 +93,7 @@ func (t *taking) listen(ctx context.Context, h *client.Handle, told func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil && (event.Child == turnstileName || strings.HasPrefix(event.Child, deadPrefix)) {
+		if err == nil && (event.Child == hold.TurnstileName || strings.HasPrefix(event.Child, deadPrefix)) {
 			continue // this one's own, mostly
 		}
 		told()
@@ -118,7 +127,7 @@ func (t *taking) look(ctx, watched context.Context, dir *client.Handle) (*Item, 
 	}
 	for _, one := range list.live {
 		item, err := t.try(ctx, watched, one)
-		if item != nil || err != nil && !gone(err) {
+		if item != nil || err != nil && !hold.Gone(err) {
 			return item, err
 		}
 	}
@@ -154,7 +163,7 @@ func (t *taking) forget(ctx context.Context, list []api.Stat) {
 			delete(t.busy, which)
 		}
 	}
-	leave(ctx, handles...)
+	hold.Leave(ctx, handles...)
 }
 
 // try tries one item, unless it is known that it cannot be had.
@@ -170,7 +179,7 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 	if one.handle == nil {
 		// It is watched before it is tried, so that nothing is missed between the two.
 		h, err := t.q.c.Open(ctx, s.Path.String(), client.OpenOptions{
-			Read: true, Write: true, Kind: api.File, LockDelay: lockDelay(t.q.o.LockDelay), Events: []api.EventKind{api.EventLockVacant},
+			Read: true, Write: true, Kind: api.File, LockDelay: hold.Delay(t.q.o.LockDelay), Events: []api.EventKind{api.EventLockVacant},
 		})
 		if err != nil {
 			return nil, t.pass(one, s, err)
@@ -187,7 +196,7 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 	}
 	l, err := one.handle.TryAcquire(ctx, api.Exclusive, client.Reason(t.q.o.Reason))
 	switch {
-	case isBusy(err):
+	case hold.Busy(err):
 		// No event tells of the end of a lock-delay; nor, where others are in the lock's queue, who hide that
 		// it is delayed (LockHeld), that they have given up.
 		again := verify
@@ -200,14 +209,14 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 	case err != nil:
 		return nil, t.pass(one, s, err)
 	}
-	item := &Item{id: itemID(s), q: t.q, held: &held{c: t.q.c, handle: one.handle, lock: l}}
+	item := &Item{id: itemID(s), q: t.q, held: &hold.Held{Client: t.q.c, Handle: one.handle, Lock: l}}
 	if read != nil {
 		if begun, err := t.begin(ctx, one, s, item, read); err != nil || !begun {
-			giveUp(ctx, l)
+			hold.GiveUp(ctx, l)
 			return nil, err
 		}
 	} else if item.Data, _, err = one.handle.Contents(ctx); err != nil {
-		giveUp(ctx, l)
+		hold.GiveUp(ctx, l)
 		return nil, t.pass(one, s, err)
 	}
 	one.end()
@@ -262,7 +271,7 @@ func (t *taking) delayOf(ctx context.Context, one *busyItem, r itemRecord, stat 
 	}
 	if t.time == 0 {
 		now, err := t.door.SetContents(ctx, nil) // which says by what clock the master writes
-		if err != nil && !unusable(err) {
+		if err != nil && !hold.Unusable(err) {
 			return 0, err
 		}
 		t.time = now.ModifiedUnix
@@ -284,7 +293,7 @@ func (t *taking) begin(ctx context.Context, one *busyItem, s api.Stat, item *Ite
 	if dead && t.dead >= MaxDeadLetters {
 		return false, t.full()
 	}
-	stat, err := next.write(ctx, one.handle, item.held.lock, read.data, read.content)
+	stat, err := next.write(ctx, one.handle, item.held.Lock, read.data, read.content)
 	switch {
 	case errors.Is(err, api.GenerationMismatch), errors.Is(err, api.BadSequencer): // another has had it meanwhile, or has it
 		one.stir()
@@ -309,14 +318,14 @@ func (t *taking) begin(ctx context.Context, one *busyItem, s api.Stat, item *Ite
 
 // shut closes the handle of an item, and releases its lock, until the item is tried again.
 func (t *taking) shut(ctx context.Context, one *busyItem) {
-	leave(ctx, one.end()...)
+	hold.Leave(ctx, one.end()...)
 	one.handle, one.stop = nil, func() {}
 }
 
 // pass passes over an item that cannot be used, because of err, until it is tried again; any other error
 // it returns.
 func (t *taking) pass(one *busyItem, s api.Stat, err error) error {
-	if !unusable(err) {
+	if !hold.Unusable(err) {
 		return err
 	}
 	t.passOver(one, s, err)
@@ -324,7 +333,7 @@ func (t *taking) pass(one *busyItem, s api.Stat, err error) error {
 }
 
 func (t *taking) passOver(one *busyItem, s api.Stat, err error) {
-	if !gone(err) && !errors.Is(err, api.Exists) && !one.reported && t.q.o.OnUnusable != nil { // else it is done, or about to go
+	if !hold.Gone(err) && !errors.Is(err, api.Exists) && !one.reported && t.q.o.OnUnusable != nil { // else it is done, or about to go
 		one.reported = true
 		t.q.o.OnUnusable(itemID(s), err)
 	}
