@@ -218,7 +218,6 @@ func wide() map[string]int {
 		"refusal":                       52,
 		"sequencer":                     6,
 		"sequencer/seqgrpc":             3,
-		"sequencer/seqhttp":             1,
 		"session":                       6,
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/sequencer/internal/carried"
 )
 
 // UnaryClientInterceptor sends the result of source with every call, in place
@@ -43,10 +43,7 @@ func StreamClientInterceptor(source func() string) grpc.StreamClientInterceptor 
 }
 
 func sent(ctx context.Context, source func() string) (context.Context, error) {
-	if source == nil {
-		source = func() string { s, _ := sequencer.FromContext(ctx); return s.String() }
-	}
-	text := source()
+	text := carried.Text(ctx, source)
 	if text == "" {
 		return nil, status.Error(codes.FailedPrecondition,
 			"the call was not sent: there is no sequencer, so the lock is not held; acquire it first")

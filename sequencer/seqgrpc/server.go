@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/sequencer/internal/carried"
 )
 
 // MetadataKey is the metadata that carries a sequencer's text. A call carries
@@ -60,34 +61,15 @@ func StreamInterceptor(guard *sequencer.Guard, exempt ...string) grpc.StreamServ
 // admit runs serve in a section of the lock that the call's sequencer names. It
 // returns serve's error unchanged, and the guard's as a status.
 func admit(ctx context.Context, guard *sequencer.Guard, serve func(context.Context) error) error {
-	text, err := received(ctx)
-	if err != nil {
-		guard.CountMissing()
-		return err
+	values := metadata.ValueFromIncomingContext(ctx, MetadataKey)
+	if fault := carried.Fault(guard, values, "call", `as metadata "`+MetadataKey+`"`); fault != "" {
+		return status.Error(codes.FailedPrecondition, fault)
 	}
-	served := false
-	err = guard.Do(ctx, text, func(ctx context.Context) error {
-		served = true
-		return serve(ctx)
-	})
+	served, err := carried.Admit(ctx, guard, values[0], serve)
 	if served || err == nil {
 		return err
 	}
 	return refused(err)
-}
-
-// received returns the one sequencer of a call.
-func received(ctx context.Context) (string, error) {
-	switch values := metadata.ValueFromIncomingContext(ctx, MetadataKey); len(values) {
-	case 1:
-		return values[0], nil
-	case 0:
-		return "", status.Errorf(codes.FailedPrecondition,
-			"the call carries no sequencer: send the one that came with the lock as metadata %q", MetadataKey)
-	default:
-		return "", status.Errorf(codes.FailedPrecondition,
-			"the call carries %d sequencers: send exactly one as metadata %q", len(values), MetadataKey)
-	}
 }
 
 // refused returns the status of a call that the guard did not let in.
@@ -140,22 +122,14 @@ func (s *guardedStream) SendMsg(m any) error {
 	return s.whileInside(func() error { return s.ServerStream.SendMsg(m) })
 }
 
-// whileInside runs one operation of the stream, and leaves it behind if the
-// section's context ends first. After that it runs no other, so two operations
-// of one direction never overlap. The operation left behind ends after the
-// handler has returned: gRPC then ends the stream.
+// whileInside runs one operation of the stream (carried.Inside): so two operations of one direction never
+// overlap. The one that is left behind ends after the handler has returned: gRPC then ends the stream.
 func (s *guardedStream) whileInside(operation func() error) error {
-	if s.ctx.Err() != nil {
+	err, inside := carried.Inside(s.ctx, operation)
+	if !inside {
 		return s.cutOff()
 	}
-	done := make(chan error, 1)
-	go func() { done <- operation() }()
-	select {
-	case err := <-done:
-		return err
-	case <-s.ctx.Done():
-		return s.cutOff()
-	}
+	return err
 }
 
 // cutOff returns why the stream must end.

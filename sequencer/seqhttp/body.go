@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/chubbylock/chubby/sequencer/internal/carried"
 )
 
 // maxRead bounds one read of a body, in bytes, and with it the buffer of a
@@ -49,24 +51,17 @@ func (b *sectionBody) Close() error {
 	return err
 }
 
-// whileInside runs one operation, and leaves it behind if the section's context
-// ends first; after that it runs no other. The operation left behind ends with
-// the connection, or with its deadline if unblockReads can set one.
+// whileInside runs one operation (carried.Inside). One that is left behind ends with the connection, or with
+// its deadline if unblockReads can set one.
 func (b *sectionBody) whileInside(operation func() (int, error)) (int, error) {
-	if b.ctx.Err() != nil {
-		return 0, b.cutOff()
-	}
-	done := make(chan outcome, 1)
-	go func() {
+	o, inside := carried.Inside(b.ctx, func() outcome {
 		n, err := operation()
-		done <- outcome{n, err}
-	}()
-	select {
-	case o := <-done:
-		return o.n, o.err
-	case <-b.ctx.Done():
+		return outcome{n, err}
+	})
+	if !inside {
 		return 0, b.cutOff()
 	}
+	return o.n, o.err
 }
 
 // cutOff returns why the body must not be read any further.

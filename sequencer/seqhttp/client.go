@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/sequencer/internal/carried"
 )
 
 // Transport returns a RoundTripper that sends the result of source with every
@@ -34,11 +34,7 @@ type transport struct {
 // RoundTrip sends a copy of r: a RoundTripper must not change the caller's
 // request.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	source := t.source
-	if source == nil {
-		source = func() string { s, _ := sequencer.FromContext(r.Context()); return s.String() }
-	}
-	text := source()
+	text := carried.Text(r.Context(), t.source)
 	if text == "" {
 		err := error(&api.Error{Code: api.BadSequencer, Op: "send " + r.Method + " " + r.URL.Redacted(),
 			Message: "the request was not sent: there is no sequencer, so the lock is not held; acquire it first"})

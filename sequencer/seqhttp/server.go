@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/sequencer/internal/carried"
 )
 
 // Header carries a sequencer's text. A request carries exactly one.
@@ -24,15 +25,12 @@ func FromContext(ctx context.Context) (sequencer.Sequencer, bool) {
 func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			text, err := received(r)
-			if err != nil {
-				guard.CountMissing()
-				refuse(w, err)
+			values := r.Header.Values(Header)
+			if fault := carried.Fault(guard, values, "request", "in the header "+Header); fault != "" {
+				refuse(w, api.Errorf(api.BadSequencer, "%s", fault))
 				return
 			}
-			served := false
-			err = guard.Do(r.Context(), text, func(ctx context.Context) error {
-				served = true
+			served, err := carried.Admit(r.Context(), guard, values[0], func(ctx context.Context) error {
 				parsed := r.MultipartForm
 				r := r.WithContext(ctx)
 				defer func() {
@@ -52,18 +50,6 @@ func Middleware(guard *sequencer.Guard) func(http.Handler) http.Handler {
 				refuse(w, err)
 			}
 		})
-	}
-}
-
-// received returns the one sequencer of a request.
-func received(r *http.Request) (string, error) {
-	switch values := r.Header.Values(Header); len(values) {
-	case 1:
-		return values[0], nil
-	case 0:
-		return "", api.Errorf(api.BadSequencer, "the request carries no sequencer: send the one that came with the lock in the header %s", Header)
-	default:
-		return "", api.Errorf(api.BadSequencer, "the request carries %d sequencers: send exactly one in the header %s", len(values), Header)
 	}
 }
 
