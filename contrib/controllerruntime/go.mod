@@ -10,7 +10,6 @@ require (
 	github.com/chubbylock/chubby v0.0.0-00010101000000-000000000000
 	github.com/chubbylock/chubby/contrib v0.0.0-00010101000000-000000000000
 	github.com/go-logr/logr v1.4.4
-	golang.org/x/sys v0.49.0
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
 	k8s.io/klog/v2 v2.140.0
@@ -81,6 +80,7 @@ require (
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.15.0 // indirect

@@ -49,11 +49,11 @@ func TestController(t *testing.T) {
 				t.Fatal(err)
 			}
 			addController(t, m, func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-				w.halt(name)
+				w.Halt(name)
 				if err := chubbyleader.CheckLeadership(ctx); err != nil {
 					return reconcile.Result{}, err
 				}
-				w.act(ctx, name)
+				w.Act(ctx, name)
 				return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil
 			})
 			ctx, stop := context.WithCancel(w.Context())
@@ -62,12 +62,12 @@ func TestController(t *testing.T) {
 			return c
 		}
 		one := begin("one")
-		w.leader("", 10*time.Second)
+		w.Leader("", 10*time.Second)
 		two := begin("two")
-		w.sleep(10 * time.Second)
-		w.pause("one")
-		w.leader("one", time.Minute)
-		w.resume("one")
+		w.Sleep(10 * time.Second)
+		w.Pause("one")
+		w.Leader("one", time.Minute)
+		w.Resume("one")
 		if err := w.ended(one, 10*time.Second); !errors.Is(err, api.LockLost) {
 			t.Errorf("Start returned %v", err)
 		}
@@ -93,7 +93,7 @@ func TestCheckLeadership(t *testing.T) {
 		if err := chubbyleader.CheckLeadership(ctx); err != nil {
 			t.Error(err)
 		}
-		w.cell.Jump("one", time.Minute)
+		w.Cell.Jump("one", time.Minute)
 		if err := chubbyleader.CheckLeadership(ctx); err == nil {
 			t.Error("the lease has run out, and the leadership is said to last")
 		}
@@ -132,14 +132,14 @@ func TestRunnables(t *testing.T) {
 		}))...)
 		<-one.Elected()
 		w.start(w.lock("two"), options(), runnables()...)
-		w.sleep(15 * time.Second)
+		w.Sleep(15 * time.Second)
 		if idle.Load() != 2 || once.Load() != 1 {
 			t.Errorf("%d run without an election, %d with one", idle.Load(), once.Load())
 		}
 		if err := w.ended(one, 10*time.Second); !errors.Is(err, fault) || errors.Is(err, api.LockLost) {
 			t.Errorf("Start returned %v", err)
 		}
-		w.sleep(time.Second)
+		w.Sleep(time.Second)
 		if once.Load() != 2 {
 			t.Error("the other does not lead")
 		}

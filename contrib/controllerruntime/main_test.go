@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/chubbylock/chubby/contrib/internal/leaders"
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -13,8 +14,6 @@ import (
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
-	if task := os.Getenv(managerTask); task != "" {
-		os.Exit(beManager(task))
-	}
+	leaders.BeCandidate(startManager)
 	os.Exit(m.Run())
 }

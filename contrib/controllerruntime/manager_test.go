@@ -19,7 +19,7 @@ func TestHandOver(t *testing.T) {
 			one, two := w.pair(func(o *manager.Options) { o.LeaderElectionReleaseOnCancel = release })
 			began := time.Now()
 			one.stop()
-			w.leader("one", 5*time.Second)
+			w.Leader("one", 5*time.Second)
 			if took := time.Since(began); took > 300*time.Millisecond {
 				t.Errorf("release %v: the hand-over took %v", release, took)
 			}
@@ -27,9 +27,9 @@ func TestHandOver(t *testing.T) {
 				t.Error(err)
 			}
 			w.start(one.lock, options(), w.work("one"))
-			w.sleep(10 * time.Second)
+			w.Sleep(10 * time.Second)
 			two.stop()
-			w.leader("two", 5*time.Second)
+			w.Leader("two", 5*time.Second)
 		})
 	}
 }
@@ -44,17 +44,17 @@ func TestSlowRunnable(t *testing.T) {
 		one := w.start(w.lock("one"), o, manager.RunnableFunc(func(ctx context.Context) error {
 			<-ctx.Done()
 			for range 300 { // 3 s
-				w.act(ctx, "one")
-				w.sleep(10 * time.Millisecond)
+				w.Act(ctx, "one")
+				w.Sleep(10 * time.Millisecond)
 			}
 			stopped <- time.Now()
 			return nil
 		}))
 		<-one.Elected()
 		w.run("two")
-		w.sleep(10 * time.Second)
+		w.Sleep(10 * time.Second)
 		one.stop()
-		w.leader("one", 10*time.Second)
+		w.Leader("one", 10*time.Second)
 		if gap := time.Since(<-stopped); gap > 500*time.Millisecond {
 			t.Errorf("two leads %v after one has stopped", gap)
 		}
@@ -74,20 +74,20 @@ func TestLosses(t *testing.T) {
 		limit      time.Duration // until Start returns, counted from the failure, or its end if the manager is stopped
 	}{
 		{"lock broken", func(w *world) {
-			w.operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
+			w.Operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
 				return c.BreakLock(ctx, path, "a drill", false)
 			})
 		}, none, time.Second},
 		{"session ended", func(w *world) {
-			w.operate(func(ctx context.Context, c *client.Client, h api.Holder) error {
+			w.Operate(func(ctx context.Context, c *client.Client, h api.Holder) error {
 				return c.EndSession(ctx, h.Session, "a drill")
 			})
 		}, none, time.Second},
 		{"session expired", func(w *world) {
-			w.operate(func(_ context.Context, _ *client.Client, h api.Holder) error { w.cell.Expire(h.Session); return nil })
+			w.Operate(func(_ context.Context, _ *client.Client, h api.Holder) error { w.Cell.Expire(h.Session); return nil })
 		}, none, time.Second},
-		{"cut off", func(w *world) { w.cell.Cut("one") }, func(w *world) { w.cell.Heal("one") }, api.DefaultLease + 6*time.Second},
-		{"paused", func(w *world) { w.pause("one") }, func(w *world) { w.resume("one") }, time.Minute},
+		{"cut off", func(w *world) { w.Cell.Cut("one") }, func(w *world) { w.Cell.Heal("one") }, api.DefaultLease + 6*time.Second},
+		{"paused", func(w *world) { w.Pause("one") }, func(w *world) { w.Resume("one") }, time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -102,8 +102,8 @@ func TestLosses(t *testing.T) {
 						t.Errorf("Start returned after %v", took)
 					}
 				}
-				w.leader("one", time.Minute)
-				w.sleep(5 * time.Second)
+				w.Leader("one", time.Minute)
+				w.Sleep(5 * time.Second)
 				c.heal(w)
 				if c.name == "paused" {
 					if err := w.ended(one, time.Second); !errors.Is(err, api.LockLost) {
@@ -111,9 +111,9 @@ func TestLosses(t *testing.T) {
 					}
 				}
 				w.start(one.lock, options(), w.work("one"))
-				w.sleep(15 * time.Second)
+				w.Sleep(15 * time.Second)
 				two.stop()
-				w.leader("two", 30*time.Second)
+				w.Leader("two", 30*time.Second)
 			})
 		})
 	}
@@ -123,12 +123,12 @@ func TestLosses(t *testing.T) {
 func TestFailOver(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.pair()
-		before := w.leader("", time.Second)
+		before := w.Leader("", time.Second)
 		for range 2 {
-			w.cell.Restart(w.cell.FailOver())
-			w.sleep(15 * time.Second)
+			w.Cell.Restart(w.Cell.FailOver())
+			w.Sleep(15 * time.Second)
 		}
-		if now := w.leader("", time.Second); now != before {
+		if now := w.Leader("", time.Second); now != before {
 			t.Errorf("%v led, and now %v", before, now)
 		}
 		select {

@@ -52,21 +52,21 @@ func TestUnguarded(t *testing.T) {
 			var one, two atomic.Int32
 			edit := func(cfg *leaderelection.LeaderElectionConfig) { cfg.ReleaseOnCancel = release }
 			stop, elector := w.elect(w.lock("one", delay), w.unguarded(&one), edit)
-			w.sleep(5 * time.Second)
+			w.Sleep(5 * time.Second)
 			w.elect(w.lock("two", delay), w.unguarded(&two), edit)
-			w.sleep(20 * time.Second)
+			w.Sleep(20 * time.Second)
 			if one.Load() != 1 || two.Load() != 0 || !elector.IsLeader() {
 				w.Fatalf("%d and %d lead, %v", one.Load(), two.Load(), elector.IsLeader())
 			}
 			stop()
 			if !release {
-				w.sleep(api.DefaultLease*5/12 + delay)
+				w.Sleep(api.DefaultLease*5/12 + delay)
 				if two.Load() != 0 {
 					w.Error("the next leads although nobody said that the work had stopped")
 				}
-				w.sleep(api.DefaultLease * 7 / 12)
+				w.Sleep(api.DefaultLease * 7 / 12)
 			}
-			w.sleep(100 * time.Millisecond)
+			w.Sleep(100 * time.Millisecond)
 			if one.Load() != 0 || two.Load() != 1 {
 				w.Errorf("release %v: %d and %d lead", release, one.Load(), two.Load())
 			}
@@ -88,15 +88,15 @@ func TestGuardInElector(t *testing.T) {
 			}
 		}
 		stop, elector := w.elect(l, guarded("one", l))
-		first := w.leader(time.Second)
-		if seq, ok := l.Sequencer(); !ok || seq.Token() != first.token {
-			w.Errorf("the sequencer: %v, %v, want token %d", seq, ok, first.token)
+		first := w.Leader("", time.Second)
+		if seq, ok := l.Sequencer(); !ok || seq.Token() != first.Token {
+			w.Errorf("the sequencer: %v, %v, want token %d", seq, ok, first.Token)
 		}
-		w.sleep(10 * time.Second)
-		w.operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
+		w.Sleep(10 * time.Second)
+		w.Operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
 			return c.BreakLock(ctx, path, "a drill", false)
 		})
-		w.sleep(time.Second)
+		w.Sleep(time.Second)
 		if _, ok := l.Sequencer(); ok {
 			w.Error("it has a sequencer of a lock that it lost")
 		}
@@ -105,13 +105,13 @@ func TestGuardInElector(t *testing.T) {
 		} else {
 			done()
 		}
-		w.sleep(time.Minute)
+		w.Sleep(time.Minute)
 		if elector.IsLeader() {
 			w.Error("the elector believes that it leads")
 		}
 		stop()
 		w.elect(l, guarded("one", l))
-		if again := w.leader(time.Second); again.token <= first.token {
+		if again := w.Leader("", time.Second); again.Token <= first.Token {
 			w.Errorf("%+v, and then %+v", first, again)
 		}
 	})
@@ -122,7 +122,7 @@ func TestGuardInElector(t *testing.T) {
 func TestRenewalsAreNotWritten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pair(0)
-		c, err := client.New(w.Context(), w.cell.ConfigOf("reader"))
+		c, err := client.New(w.Context(), w.Cell.ConfigOf("reader"))
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestRenewalsAreNotWritten(t *testing.T) {
 		if err != nil || rec.HolderIdentity != "one" || c.CheckSequencer(w.Context(), seq.String()) != nil {
 			w.Errorf("%+v, %v, %v", rec, seq, err)
 		}
-		w.sleep(2 * time.Minute)
+		w.Sleep(2 * time.Minute)
 		if after, err := h.Stat(w.Context()); err != nil || after.Content != before.Content {
 			w.Errorf("%+v, then %+v, %v", before, after, err)
 		}

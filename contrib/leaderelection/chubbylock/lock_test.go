@@ -88,14 +88,14 @@ func TestPlaceInTheQueue(t *testing.T) {
 			_, _, err := two.Get(w.Context())
 			waited <- err
 		}()
-		w.sleep(10 * time.Second)
+		w.Sleep(10 * time.Second)
 		longer := named("one")
 		longer.LeaseDurationSeconds++
 		if err := one.Update(w.soon(), longer); err != nil {
 			w.Error(err)
 		}
-		w.sleep(time.Second)
-		c, err := client.New(w.Context(), w.cell.ConfigOf("operator"))
+		w.Sleep(time.Second)
+		c, err := client.New(w.Context(), w.Cell.ConfigOf("operator"))
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestPlaceInTheQueue(t *testing.T) {
 		if err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1 || locks[0].Waiters[0].Waiting < 10*time.Second {
 			w.Errorf("%+v, %v", locks, err)
 		}
-		w.close(two)
+		w.Close(two)
 		<-waited
 	})
 }
@@ -146,7 +146,7 @@ func TestGetWithoutClaim(t *testing.T) {
 // TestForeignFile: a file with other contents than a record is not overwritten.
 func TestForeignFile(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c, err := client.New(w.Context(), w.cell.ConfigOf("other"))
+		c, err := client.New(w.Context(), w.Cell.ConfigOf("other"))
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -178,9 +178,9 @@ func TestForeignFile(t *testing.T) {
 func TestNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one, two := w.run("one", 0), w.run("two", 0)
-		first := w.leader(5 * time.Second)
-		w.sleep(10 * time.Second)
-		w.operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
+		first := w.Leader("", 5*time.Second)
+		w.Sleep(10 * time.Second)
+		w.Operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
 			if err := c.BreakLock(ctx, path, "it is to go", true); err != nil {
 				return err
 			}
@@ -193,19 +193,19 @@ func TestNode(t *testing.T) {
 			}
 			return err
 		})
-		if next := w.leader(20 * time.Second); next.token <= first.token {
+		if next := w.Leader("", 20*time.Second); next.Token <= first.Token {
 			w.Errorf("%+v, and then %+v", first, next)
 		}
 		one.stop()
 		two.stop()
-		l, err := chubbylock.New(chubbylock.Config{Client: w.cell.ConfigOf("x"), Path: "/ls/local/absent/leader", Identity: "x"})
+		l, err := chubbylock.New(chubbylock.Config{Client: w.Cell.ConfigOf("x"), Path: "/ls/local/absent/leader", Identity: "x"})
 		if err != nil {
 			w.Fatal(err)
 		}
 		if _, _, err := l.Get(w.soon()); !errors.Is(err, api.NotFound) || apierrors.IsNotFound(err) {
 			w.Errorf("in a directory that is absent: %v", err)
 		}
-		w.close(l)
+		w.Close(l)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/chubbylock/chubby/contrib/internal/leaders"
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 )
@@ -11,8 +12,6 @@ import (
 // TestMain silences client-go's log, or runs a candidate for TestProcesses.
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
-	if task := os.Getenv(candidateTask); task != "" {
-		os.Exit(beCandidate(task))
-	}
+	leaders.BeCandidate(lead)
 	os.Exit(m.Run())
 }

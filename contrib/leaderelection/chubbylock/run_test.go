@@ -29,15 +29,15 @@ func troubles() []trouble {
 	early := lease * 5 / 12 // the least that may be left of it
 	nothing := func(*world, *candidate) {}
 	return []trouble{
-		{"paused", func(w *world, c *candidate) { w.pause(c.name) }, func(w *world, c *candidate) { w.resume(c.name) }, early, lease + 2*time.Second, false},
-		{"cut off", func(w *world, c *candidate) { w.cell.Cut(c.name) }, func(w *world, c *candidate) { w.cell.Heal(c.name) }, early, lease + 2*time.Second, false},
+		{"paused", func(w *world, c *candidate) { w.Pause(c.name) }, func(w *world, c *candidate) { w.Resume(c.name) }, early, lease + 2*time.Second, false},
+		{"cut off", func(w *world, c *candidate) { w.Cell.Cut(c.name) }, func(w *world, c *candidate) { w.Cell.Heal(c.name) }, early, lease + 2*time.Second, false},
 		{"session ended", func(w *world, _ *candidate) {
-			w.operate(func(ctx context.Context, c *client.Client, holder api.Holder) error {
+			w.Operate(func(ctx context.Context, c *client.Client, holder api.Holder) error {
 				return c.EndSession(ctx, holder.Session, "a drill")
 			})
 		}, nothing, 0, time.Second, true},
 		{"lock broken", func(w *world, _ *candidate) {
-			w.operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
+			w.Operate(func(ctx context.Context, c *client.Client, _ api.Holder) error {
 				return c.BreakLock(ctx, path, "a drill", false)
 			})
 		}, nothing, 0, time.Second, true},
@@ -59,55 +59,28 @@ func TestTroubles(t *testing.T) {
 
 func (w *world) survives(trouble trouble, delay time.Duration) {
 	one, two := w.pair(delay)
-	first := w.leader(time.Second)
+	first := w.Leader("", time.Second)
 	began := time.Now()
 	trouble.make(w, one)
-	second := w.leaderOtherThan(one.name, time.Minute)
+	second := w.Leader(one.name, time.Minute)
 	least, most := trouble.least+delay, trouble.most+delay
 	if trouble.mild {
 		least, most = trouble.least, trouble.most
 	}
-	if took := time.Since(began); second.who != two.name || second.token <= first.token || took < least || took > most {
+	if took := time.Since(began); second.Who != two.name || second.Token <= first.Token || took < least || took > most {
 		w.Errorf("%+v followed %+v after %v, want %v to %v", second, first, took, least, most)
 	}
-	w.sleep(30 * time.Second)
+	w.Sleep(30 * time.Second)
 	trouble.heal(w, one)
-	w.sleep(30 * time.Second)
-	if now := w.leader(time.Second); now != second {
+	w.Sleep(30 * time.Second)
+	if now := w.Leader("", time.Second); now != second {
 		w.Errorf("when it was over, %+v leads; %+v did", now, second)
 	}
 	w.told(one.name, two.name, time.Second)
 	two.stop()
 	<-two.done
-	if third := w.leader(time.Second); third.who != one.name || third.token <= second.token {
+	if third := w.Leader("", time.Second); third.Who != one.name || third.Token <= second.Token {
 		w.Errorf("in the end %+v leads, after %+v", third, second)
-	}
-}
-
-// leaderOtherThan waits until another acts.
-func (w *world) leaderOtherThan(name string, limit time.Duration) act {
-	w.Helper()
-	for end := time.Now().Add(limit); ; {
-		if a := w.leader(time.Until(end)); a.who != name {
-			return a
-		}
-	}
-}
-
-// operate does an operator's action on the holder of the lock.
-func (w *world) operate(do func(ctx context.Context, c *client.Client, holder api.Holder) error) {
-	w.Helper()
-	c, err := client.New(w.Context(), w.cell.ConfigOf("operator"))
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer c.Close(w.Context())
-	locks, err := c.Cell().Locks(w.Context(), path)
-	if err != nil || len(locks) != 1 || len(locks[0].Holders) != 1 {
-		w.Fatalf("%+v, %v", locks, err)
-	}
-	if err := do(w.Context(), c, locks[0].Holders[0]); err != nil {
-		w.Fatal(err)
 	}
 }
 
@@ -116,15 +89,15 @@ func (w *world) operate(do func(ctx context.Context, c *client.Client, holder ap
 func TestMasterKilled(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, two := w.pair(0)
-		first := w.leader(time.Second)
+		first := w.Leader("", time.Second)
 		for range 3 {
-			killed := w.cell.FailOver()
-			w.sleep(20 * time.Second)
-			if now := w.leader(time.Second); now != first {
+			killed := w.Cell.FailOver()
+			w.Sleep(20 * time.Second)
+			if now := w.Leader("", time.Second); now != first {
 				w.Errorf("%+v leads; %+v did", now, first)
 			}
-			w.cell.Restart(killed)
-			w.sleep(20 * time.Second)
+			w.Cell.Restart(killed)
+			w.Sleep(20 * time.Second)
 		}
 		two.stop()
 		<-two.done
@@ -136,20 +109,20 @@ func TestMasterKilled(t *testing.T) {
 func TestCleanRelease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"one", "two"} {
-			w.cell.Slow(name, 5*time.Millisecond)
+			w.Cell.Slow(name, 5*time.Millisecond)
 		}
 		one, two := w.pair(api.DefaultLockDelay)
 		for i := range 6 {
-			w.sleep(5 * time.Second)
+			w.Sleep(5 * time.Second)
 			from, to := []*candidate{one, two}[i%2], []*candidate{two, one}[i%2]
 			began := time.Now()
 			from.stop()
-			if now := w.leaderOtherThan(from.name, time.Minute); now.who != to.name || time.Since(began) > 100*time.Millisecond {
+			if now := w.Leader(from.name, time.Minute); now.Who != to.name || time.Since(began) > 100*time.Millisecond {
 				w.Errorf("%+v leads after %v", now, time.Since(began))
 			}
 			<-from.done
 			again := w.run(fmt.Sprint(from.name, i), api.DefaultLockDelay)
-			w.cell.Slow(again.name, 5*time.Millisecond)
+			w.Cell.Slow(again.name, 5*time.Millisecond)
 			one, two = []*candidate{one, again}[(i+1)%2], []*candidate{again, two}[(i+1)%2]
 		}
 	})
@@ -168,15 +141,15 @@ func TestSlowToStop(t *testing.T) {
 						work := cfg.Callbacks.OnStartedLeading
 						cfg.Callbacks.OnStartedLeading = func(ctx context.Context) {
 							work(ctx)
-							w.sleep(takes)
+							w.Sleep(takes)
 							stopped = time.Now()
 						}
 					})
-					w.leader(10 * time.Second)
+					w.Leader("", 10*time.Second)
 					w.run("two", 0)
-					w.sleep(10 * time.Second)
+					w.Sleep(10 * time.Second)
 					one.stop()
-					next := w.leaderOtherThan("one", time.Minute)
+					next := w.Leader("one", time.Minute)
 					if late := time.Since(stopped); stopped.IsZero() || late < 0 || late > 100*time.Millisecond {
 						w.Errorf("%+v leads %v after the work stopped at %v", next, late, stopped)
 					}
@@ -196,17 +169,17 @@ func TestManyCandidates(t *testing.T) {
 			all[c.name] = c
 		}
 		for range 10 {
-			now := w.leader(10 * time.Second)
+			now := w.Leader("", 10*time.Second)
 			for name, c := range all {
-				if name != now.who {
-					w.told(c.name, now.who, 10*time.Second)
+				if name != now.Who {
+					w.told(c.name, now.Who, 10*time.Second)
 				}
 			}
-			c := all[now.who]
+			c := all[now.Who]
 			if c == nil {
 				w.Fatalf("%+v leads, and has been stopped", now)
 			}
-			delete(all, now.who)
+			delete(all, now.Who)
 			c.stop()
 			<-c.done
 		}
@@ -230,6 +203,6 @@ func TestRunRefuses(t *testing.T) {
 			}
 		}
 		w.run("one", 0)
-		w.leader(time.Second)
+		w.Leader("", time.Second)
 	})
 }
