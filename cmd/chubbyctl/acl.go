@@ -13,26 +13,14 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newACLCommand(g *globals) *cobra.Command {
-	return newGroup("acl", "Look at and change who may read, write and lock, and change that",
-		newACLGetCommand(g), newACLSetCommand(g), newACLCanCommand(g), newACLFileCommand(g))
-}
-
-func newACLGetCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "get PATH",
-		Short: "Show the ACL names of a node",
-		Long: `get shows the three lists that a node names: of those who may read it, write and
-lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in one.`,
-		Example: "  chubbyctl acl get /ls/local/svc\n  chubbyctl acl get /ls/local/svc -o json",
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
-			if err != nil {
-				return err
-			}
-			return g.printACL(cmd.OutOrStdout(), stat)
-		}),
-	}
+func aclGetVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
+		if err != nil {
+			return err
+		}
+		return g.printACL(cmd.OutOrStdout(), stat)
+	})
 }
 
 type namesFields struct {
@@ -55,36 +43,20 @@ type aclSetOptions struct {
 	conditional  bool
 }
 
-func newACLSetCommand(g *globals) *cobra.Command {
+func aclSetVerb(g *globals, cmd *cobra.Command) {
 	o := &aclSetOptions{globals: g}
-	cmd := &cobra.Command{
-		Use:   "set PATH",
-		Short: "Change the ACL names of a node",
-		Long: fmt.Sprintf(`set changes the names of the lists of those who may read a node, write and lock it,
-and change these names. What is not given stays as it is, and so do the nodes below:
-they have names of their own, which they took from the directory when they were
-created. A list must be there first: see 'chubbyctl acl file put'. Handles that are
-open keep the rights they were opened with. What takes from you the right to change
-the names again is not done without --yes.
-
---if-generation changes the names only if they are still at that ACL generation (see
-get), and exits with %d if they are not.`, exitMismatch),
-		Example: `  chubbyctl acl set /ls/local/svc --write deployers
-  chubbyctl acl set /ls/local/svc --read all --change ops --if-generation 3`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			if err := o.validate(cmd); err != nil {
-				return err
-			}
-			return o.setNames(cmd, p)
-		}),
-	}
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		if err := o.validate(cmd); err != nil {
+			return err
+		}
+		return o.setNames(cmd, p)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.acl.Read, "read", "", "`NAME` of the list of those who may read")
 	flags.StringVar(&o.acl.Write, "write", "", "`NAME` of the list of those who may write, delete and lock")
 	flags.StringVar(&o.acl.Change, "change", "", "`NAME` of the list of those who may change these names, and take the lock away")
 	o.flag(cmd)
 	flags.Uint64Var(&o.ifGeneration, "if-generation", 0, "change only if the names are at ACL generation `G`")
-	return cmd
 }
 
 func (o *aclSetOptions) validate(cmd *cobra.Command) error {
@@ -169,40 +141,23 @@ type permission struct {
 	Reason    string `json:"reason"`
 }
 
-func newACLCanCommand(g *globals) *cobra.Command {
-	var lines []string
-	for _, a := range acts() {
-		lines = append(lines, fmt.Sprintf("  %-7s %s", a.word, a.explain))
-	}
-	return &cobra.Command{
-		Use:   "can ACT PATH",
-		Short: "Ask whether you may do something",
-		Long: fmt.Sprintf(`can asks the cell whether you may do something at a node, and why or why not; nothing is
-done. It exits with 0 if you may, and with %d if you may not. ACT is one of
-%s
-
-What may be done also depends on quotas, on who holds the lock, and on what is in a
-directory, of which can says nothing. The cell answers as it would to the act itself, so
-a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
-		Example: `  chubbyctl acl can write /ls/local/svc/config
-  chubbyctl acl can lock /ls/local/nightly || echo 'ask the operators'`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, a := range acts() {
-				if a.word != args[0] {
-					continue
-				}
-				p, err := g.parsePath(args[1])
-				if err != nil {
-					return err
-				}
-				answer, err := g.askPermission(cmd.Context(), a, p)
-				if err != nil {
-					return err
-				}
-				return g.printPermission(cmd.OutOrStdout(), answer)
+func aclCanVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, a := range acts() {
+			if a.word != args[0] {
+				continue
 			}
-			return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(actWords(), ", "))
-		},
+			p, err := g.parsePath(args[1])
+			if err != nil {
+				return err
+			}
+			answer, err := g.askPermission(cmd.Context(), a, p)
+			if err != nil {
+				return err
+			}
+			return g.printPermission(cmd.OutOrStdout(), answer)
+		}
+		return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(actWords(), ", "))
 	}
 }
 

@@ -13,21 +13,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newACLFileCommand(g *globals) *cobra.Command {
-	group := newGroup("file", "List, read and write the access control lists of a cell",
-		newACLFileLsCommand(g), newACLFileCatCommand(g), newACLFilePutCommand(g), newACLFileRmCommand(g))
-	group.Long = fmt.Sprintf(`The access control lists of a cell are the files in /ls/<cell>%s, which nodes name.
-A line of a list is one of
-  alice    a principal, to the letter
-  *        anybody
-  @ops     everybody whom the list ops admits
-  # text   a comment; so is an empty line
-
-NAME is that of a list of the default cell, or the whole path of its file. A change
-of a list counts for every node that names it, for what is opened from then on.`, api.ACLDir)
-	return group
-}
-
 // listPath returns the path of a list: text is a NAME in the default cell, or the path of a file in any cell's
 // directory of lists.
 func (g *globals) listPath(text string) (api.Path, error) {
@@ -48,89 +33,56 @@ func (g *globals) listPath(text string) (api.Path, error) {
 	return listsOf(cell).Join(text)
 }
 
-func newACLFileLsCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls [CELL]",
-		Aliases: []string{"list"},
-		Short:   "List the access control lists of a cell",
-		Example: "  chubbyctl acl file ls",
-		RunE: g.onCell(func(cmd *cobra.Command, cell string) error {
-			lists, err := readNode(cmd.Context(), g, listsOf(cell), (*client.Client).List)
-			if err != nil {
-				return err
-			}
-			return g.printList(cmd.OutOrStdout(), lists, false)
-		}),
+func aclFileLsVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = g.onCell(func(cmd *cobra.Command, cell string) error {
+		lists, err := readNode(cmd.Context(), g, listsOf(cell), (*client.Client).List)
+		if err != nil {
+			return err
+		}
+		return g.printList(cmd.OutOrStdout(), lists, false)
+	})
+}
+
+func aclFileCatVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p, err := g.listPath(args[0])
+		if err != nil {
+			return err
+		}
+		return g.printFile(cmd, p)
 	}
 }
 
-func newACLFileCatCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "cat NAME",
-		Short:   "Write an access control list to standard output",
-		Example: "  chubbyctl acl file cat ops",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.listPath(args[0])
-			if err != nil {
-				return err
-			}
-			return g.printFile(cmd, p)
-		},
-	}
-}
-
-func newACLFileRmCommand(g *globals) *cobra.Command {
+func aclFileRmVerb(g *globals, cmd *cobra.Command) {
 	o := &consent{}
-	cmd := &cobra.Command{
-		Use:   "rm NAME",
-		Short: "Delete an access control list",
-		Long: `rm deletes a list. Nodes that name it admit nobody by it from then on, nor do lists
-that include it. If that takes from you the right to create it again, it is not done
-without --yes.`,
-		Example: "  chubbyctl acl file rm interns",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.listPath(args[0])
-			if err != nil {
-				return err
-			}
-			return g.removeNode(cmd, p, o, nil)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p, err := g.listPath(args[0])
+		if err != nil {
+			return err
+		}
+		return g.removeNode(cmd, p, o, nil)
 	}
 	o.flag(cmd)
-	return cmd
 }
 
-func newACLFilePutCommand(g *globals) *cobra.Command {
+func aclFilePutVerb(g *globals, cmd *cobra.Command) {
 	o := &consent{}
-	cmd := &cobra.Command{
-		Use:   "put NAME [TEXT|-]",
-		Short: "Create or replace an access control list",
-		Long: `put creates a list, or replaces the whole of it. TEXT is the list, its lines
-separated by newlines; without it, or if it is "-", the list is standard input. A list
-with an invalid line is refused before anything is changed, and so is an empty standard
-input; '' as TEXT makes a list that admits nobody. A list that takes from you the right
-to write it again is not written without --yes.`,
-		Example: `  chubbyctl acl file put ops 'alice'
-  printf 'alice\n@oncall\n' | chubbyctl acl file put ops -
-  chubbyctl acl file put /ls/foo/acl/ops - <ops.acl`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.listPath(args[0])
-			if err != nil {
-				return err
-			}
-			list, err := g.readAccessList(cmd, args[1:], p)
-			if err != nil {
-				return err
-			}
-			if !admitsAny(list) {
-				g.notice(cmd.ErrOrStderr(), fmt.Sprintf("the list %s has no entry: it admits nobody", p.Base()))
-			}
-			put := &putOptions{globals: g, consent: *o}
-			return put.writeFile(cmd, p, list)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p, err := g.listPath(args[0])
+		if err != nil {
+			return err
+		}
+		list, err := g.readAccessList(cmd, args[1:], p)
+		if err != nil {
+			return err
+		}
+		if !admitsAny(list) {
+			g.notice(cmd.ErrOrStderr(), fmt.Sprintf("the list %s has no entry: it admits nobody", p.Base()))
+		}
+		put := &putOptions{globals: g, consent: *o}
+		return put.writeFile(cmd, p, list)
 	}
 	o.flag(cmd)
-	return cmd
 }
 
 // readAccessList reads a list from the command line or standard input, checks it, and ends it with a newline.

@@ -24,94 +24,25 @@ type acquireOptions struct {
 	ask, askGiven bool // ask a holder with --give-way to release; the flag was given
 }
 
-func newAcquireCommand(g *globals) *cobra.Command {
+func acquireVerb(g *globals, cmd *cobra.Command) {
 	o := &acquireOptions{workOptions: workOptions{globals: g, several: true}}
-	cmd := &cobra.Command{
-		Use:   "acquire PATH... [flags] [-- CMD ARG...]",
-		Short: "Take a lock, or several, and run a command while holding them",
-		Long: fmt.Sprintf(`acquire takes the lock on a file, which it creates if absent, and runs CMD while it
-holds it. Without CMD it prints the sequencer and holds the lock until SIGINT or
-SIGTERM; if the sequencer cannot be written, it releases the lock, and fails. (A standard
-output that is closed counts as /dev/null.)
-
-%s CMD has in its environment:
-  CHUBBY_LOCK       the path
-  CHUBBY_SEQUENCER  the proof that the lock is held; send it with every request to
-                    a server that the lock protects
-  CHUBBY_TOKEN      the same as one number, greater each time the lock is taken
-                    while it is free
-  CHUBBY_SESSION    the session that holds the lock
-
-%s
-
-The lock is released when CMD and everything it started have ended. What CMD leaves
-behind has as long as --kill-after to end by itself, as a logger does that reads the
-last lines; then it gets SIGTERM, and SIGKILL as much later. A service manager starts
-what is to go on without the lock: 'systemd-run PROGRAM' in CMD.
-
-If the cell cannot be reached any more, CMD rides it out for as long as nobody else can
-have the lock (-v prints for how long); it then gets SIGTERM, and SIGKILL %v later or
-as --kill-after says, early enough that it is gone before. A guardian process sees to
-that even if chubbyctl is stopped or killed. If both are killed at once, so is CMD, and
-what CMD has started is not. The guardian cannot stop what CMD runs as another user: run
-'sudo chubbyctl acquire ...', and not sudo in CMD.
-
-Of several PATHs, which need a CMD, all locks are taken, or none, in the order of their
-names, whatever the order in which they are given: commands that take all their locks at
-once cannot wait for each other without end. They are released in the reverse order. If
-one is lost, CMD is stopped. The first three variables have a line for each lock, in the
-order of their names.
-
-With --give-way the lock is let go when another asks for it: CMD gets SIGTERM, and the
-lock is released when CMD has ended, for however long that takes. The other one's --reason
-is said, and the exit code is CMD's own; --retry does not run it again. --try, which does
-not wait for what is let go, asks nobody; nor does --give-way, which waits until the other
-CMD has ended. --ask asks with these, too, and --ask=false never; --try --ask is for a
-script that tries again.
-
-With --retry CMD is run again, under a new session, when the lock was lost, and the lock
-is waited for again when the session ended in the wait: at first after about a second,
-then after pauses of up to 30 s, until CMD ends by itself, the lock is not had (--try,
---wait), or a signal asks for the end.
-
-Commands that take locks inside each other's can wait for each other without end. With
---detect-deadlock all of one job name the same OWNER (of the same principal), and one that
-waits so fails instead, and says who waits for whom.
-
-Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
-CMD ran; %d if --try finds the lock held or delayed, or --detect-deadlock a deadlock;
-%d if --wait ran out (--busy-exit-code is in place of both); %d and %d if CMD could not
-be run or found (it is looked up before the lock is taken); %d if no master was found
-within --timeout; %d if permission was denied.`, describeStart(), describeSignals(), defaultKillAfter,
-			exitLost, exitHeld, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
-		Example: `  chubbyctl acquire /ls/local/nightly --reason 'by cron' -- ./backup.sh --full
-  chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "not done: $?"
-  chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
-  chubbyctl acquire /ls/local/hourly --try --at-least 1m -q -- ./run  # cron
-  chubbyctl acquire /ls/local/accounts/ann /ls/local/accounts/zoe -- ./move.sh
-  chubbyctl acquire /ls/local/importer --retry -- ./importer
-  chubbyctl acquire /ls/local/disk --give-way --reason backfill -- ./backfill
-  chubbyctl acquire /ls/local/a --detect-deadlock=job7 -- \
-    chubbyctl acquire /ls/local/b --detect-deadlock=job7 -- ./both.sh
-  chubbyctl acquire /ls/local/maintenance      # until Ctrl-C`,
-		Args: o.takeArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.takeStreams(cmd)
-			o.askGiven = cmd.Flags().Changed("ask")
-			if cmd.Flags().Changed("detect-deadlock") && o.owner == "" {
-				return usagef("acquire: --detect-deadlock: name the owner of the locks, the same in all commands of one job")
-			}
-			if err := o.validate(); err != nil {
-				return err
-			}
-			switch several := len(o.paths) > 1; {
-			case several && o.giveWay:
-				return usagef("--give-way is for one lock, and %d are named", len(o.paths))
-			case several:
-				return o.runWork(cmd.Context(), o.acquireAll)
-			}
-			return o.runWork(cmd.Context(), o.acquire)
-		},
+	cmd.Args = o.takeArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.takeStreams(cmd)
+		o.askGiven = cmd.Flags().Changed("ask")
+		if cmd.Flags().Changed("detect-deadlock") && o.owner == "" {
+			return usagef("acquire: --detect-deadlock: name the owner of the locks, the same in all commands of one job")
+		}
+		if err := o.validate(); err != nil {
+			return err
+		}
+		switch several := len(o.paths) > 1; {
+		case several && o.giveWay:
+			return usagef("--give-way is for one lock, and %d are named", len(o.paths))
+		case several:
+			return o.runWork(cmd.Context(), o.acquireAll)
+		}
+		return o.runWork(cmd.Context(), o.acquire)
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.shared, "shared", false, "share the lock with others who ask for it shared")
@@ -121,7 +52,6 @@ within --timeout; %d if permission was denied.`, describeStart(), describeSignal
 	o.addFlags(flags)
 	o.addTry(flags, "do not wait if the lock is held or delayed")
 	chooseOne(flags, "the one lets the lock go when another asks for it, and the other keeps it", "give-way", "at-least")
-	return cmd
 }
 
 // isQuiet reports whether no holder is asked to release.
@@ -141,16 +71,6 @@ func (o *acquireOptions) lockOptions() []client.LockOption {
 		options = append(options, client.Quiet())
 	}
 	return options
-}
-
-func describeStart() string {
-	return `CMD is run without a shell, in a process group of its own, with the standard streams
-passed through; a script without "#!" is run by /bin/sh. The terminal is CMD's when CMD
-asks for it, and that of the rest of a pipeline when that asks. A signal that the caller
-ignores stays ignored if it is HUP, INT (and QUIT with it), TSTP, TTIN or TTOU; for others
-CMD is 'env --ignore-signal=PIPE PROGRAM'. What systemd addresses to chubbyctl
-(LISTEN_PID, WATCHDOG_PID) is addressed to CMD; a unit with WatchdogSec or Type=notify
-needs NotifyAccess=all.`
 }
 
 func describeSignals() string {

@@ -25,34 +25,14 @@ type backupFields struct {
 	Checksum string `json:"checksum"`
 }
 
-func newBackupCommand(g *globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "backup FILE [CELL]",
-		Short: "Take a backup of a cell",
-		Long: `backup writes everything that a cell replicates into a new file, or to standard
-output if FILE is -, as it is at the beginning; the cell goes on meanwhile. The file
-appears when it is whole, and nothing is replaced.
-
-FILE may be in a bucket, here and wherever a backup is read:
-s3://BUCKET/NAME?endpoint=https://HOST&region=NAME (both may be left out for Amazon's),
-with the credentials of Amazon's tools (AWS_ACCESS_KEY_ID, ~/.aws/credentials).
-
-It has the contents of all files: keep it as secret as they are. The key by which
-the cell signs what clients carry is not in it.
-
-It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds the wait
-for each part.`,
-		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup s3://backups/foo.backup?region=eu-central-1 foo\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := g.cellOf(args[1:])
-			if err != nil {
-				return err
-			}
-			return g.takeBackup(cmd, args[0], cell)
-		},
+func backupVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cell, err := g.cellOf(args[1:])
+		if err != nil {
+			return err
+		}
+		return g.takeBackup(cmd, args[0], cell)
 	}
-	cmd.AddCommand(newBackupVerifyCommand(g), newBackupShowCommand(g))
-	return cmd
 }
 
 func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
@@ -189,20 +169,13 @@ func (g *globals) readBackup(cmd *cobra.Command, name string) (*backup.Backup, e
 	return b, nil
 }
 
-func newBackupVerifyCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify FILE",
-		Short: "Check a backup, without a cell",
-		Long: `verify reads a backup, or standard input if FILE is -, and checks its sum and everything
-in it: that a cell could go on from there. It exits with 1 if it is damaged.`,
-		Example: "  chubbyctl cell backup verify foo.backup\n  gunzip <foo.backup.gz | chubbyctl cell backup verify -",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := g.readBackup(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			return g.printBackup(cmd.OutOrStdout(), args[0], backupFields{b.About, b.Bytes, b.Checksum})
-		},
+func backupVerifyVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		b, err := g.readBackup(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		return g.printBackup(cmd.OutOrStdout(), args[0], backupFields{b.About, b.Bytes, b.Checksum})
 	}
 }
 
@@ -214,38 +187,30 @@ type backupNode struct {
 	Holders []string `json:"holders"`
 }
 
-func newBackupShowCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "show FILE [PATH]",
-		Short: "List what is in a backup, or print one of its files, without a cell",
-		Long: `show lists the nodes of a backup, or of that from standard input if FILE is -: their
-paths, the bytes of their contents, and who held their locks. With the path of a file it
-prints the contents of that, and with that of a directory it lists what is below it.`,
-		Example:           "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
-		ValidArgsFunction: cobra.NoFileCompletions, // PATH is in the backup, not in the cell
-		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := g.readBackup(cmd, args[0])
+func backupShowVerb(g *globals, cmd *cobra.Command) {
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		b, err := g.readBackup(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		var below api.Name
+		if len(args) == 2 {
+			p, err := api.ParsePath(args[1])
 			if err != nil {
 				return err
 			}
-			var below api.Name
-			if len(args) == 2 {
-				p, err := api.ParsePath(args[1])
-				if err != nil {
-					return err
-				}
-				below = p.Name()
-				node, ok := b.State.Tree.Get(below)
-				switch {
-				case !ok || p.Cell() != b.Cell:
-					return &api.Error{Code: api.NotFound, Op: "show", Path: args[1], Message: "it is not in this backup, which is one of cell " + b.Cell}
-				case node.Kind == api.File:
-					_, err := cmd.OutOrStdout().Write(node.Contents)
-					return err
-				}
+			below = p.Name()
+			node, ok := b.State.Tree.Get(below)
+			switch {
+			case !ok || p.Cell() != b.Cell:
+				return &api.Error{Code: api.NotFound, Op: "show", Path: args[1], Message: "it is not in this backup, which is one of cell " + b.Cell}
+			case node.Kind == api.File:
+				_, err := cmd.OutOrStdout().Write(node.Contents)
+				return err
 			}
-			return g.printBackupNodes(cmd.OutOrStdout(), b, below)
-		},
+		}
+		return g.printBackupNodes(cmd.OutOrStdout(), b, below)
 	}
 }
 

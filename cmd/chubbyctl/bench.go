@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -27,6 +28,7 @@ const (
 
 type bench struct {
 	*globals
+	name     string // of the workload
 	workload workload
 	clients  int
 	duration time.Duration
@@ -40,60 +42,32 @@ type bench struct {
 	out, err io.Writer
 }
 
-func newBenchCommand(g *globals) *cobra.Command {
-	group := newGroup("bench", "Generate load, and measure throughput and latency")
-	for _, w := range workloads() {
-		group.AddCommand(newWorkloadCommand(g, w))
-	}
-	group.Long = fmt.Sprintf(`bench has some clients do one kind of work as fast as they can, each in a session of
-its own, one operation after the other, and prints how many a second there were and
-how long they took.
-
-It works in a directory of its own, bench-<session>, below --prefix, and removes that
-at its end, also after Ctrl-C; nothing else in the cell is touched, but whoever else
-uses the cell shares it with the bench. By default that is a load of 8 clients for
-10 s, at most %d for %v; --rate holds it down. A cell that others depend on is best
-measured with --rate, or not at all.`, maxBenchClients, maxBenchDuration)
-	group.Example = `  chubbyctl bench locks
-  chubbyctl bench writes --clients 64 --duration 30s --size 4KiB
-  chubbyctl bench reads --rate 200 -o json`
-	return group
-}
-
-func newWorkloadCommand(g *globals, w workload) *cobra.Command {
-	b := &bench{globals: g, workload: w, size: 128}
-	cmd := &cobra.Command{
-		Use:   w.name,
-		Short: w.short,
-		Long: w.long + `
-
-Operations are counted that end within --duration. What takes longer is waited for, at
-most for --timeout, and shows in the latencies alone. With --rate an operation takes
-time from when it was due, so that waiting for one before it is not left out. The first
-that fails ends the bench. Ctrl-C ends it too: the figures until then are printed, and
-it exits with 130.`,
-		Example: w.example,
-		Args:    arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+// benchVerb returns the verb of a workload.
+func benchVerb(name string) verb {
+	return func(g *globals, cmd *cobra.Command) {
+		b := &bench{globals: g, name: name, workload: workloads()[name], size: 128}
+		b.addFlags(cmd.Flags())
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 			b.out, b.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if err := b.validate(cmd); err != nil {
 				return err
 			}
 			return b.runBench(cmd.Context())
-		},
+		}
 	}
-	flags := cmd.Flags()
+}
+
+func (b *bench) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&b.clients, "clients", 8, fmt.Sprintf("`N` clients at once, 1 to %d", maxBenchClients))
 	flags.DurationVar(&b.duration, "duration", 10*time.Second, fmt.Sprintf("for how long, %v to %v", minBenchDuration, maxBenchDuration))
 	flags.Float64Var(&b.rate, "rate", 0, "at most `R` operations a second, of all clients together (default: as fast as they can)")
 	flags.StringVar(&b.prefix, "prefix", "", "the directory below which the bench has one of its own (default: the root of the default cell)")
-	switch w.takes {
+	switch b.workload.takes {
 	case "size":
 		flags.Var(&b.size, "size", "write files of so many bytes")
 	case "locks":
 		flags.IntVar(&b.locks, "locks", 0, "share `N` locks among the clients; 1: all want the same (default: a lock for each)")
 	}
-	return cmd
 }
 
 func (b *bench) validate(cmd *cobra.Command) error {
@@ -274,7 +248,7 @@ func (ms milliseconds) String() string {
 
 func (b *bench) figures(r load.Result, interrupted bool) *benchFields {
 	w := b.workload
-	f := &benchFields{Workload: w.name, Cell: b.base.Cell(), Clients: b.clients, DurationS: term.Seconds(r.Took), Interrupted: interrupted}
+	f := &benchFields{Workload: b.name, Cell: b.base.Cell(), Clients: b.clients, DurationS: term.Seconds(r.Took), Interrupted: interrupted}
 	measured := []*hdrhistogram.Histogram{r.Whole}
 	if len(w.operations) == 2 {
 		measured = []*hdrhistogram.Histogram{r.First, r.Second}

@@ -30,17 +30,17 @@ func benched(t *testing.T, text string) (fields benchFields) {
 
 // Every workload does what its name says, at the given rate, and removes what it has created.
 func TestBench(t *testing.T) {
-	for _, w := range workloads() {
-		t.Run(w.name, func(t *testing.T) {
+	for name, w := range workloads() {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
 				before := s.run("tree")
-				text := s.run("bench " + w.name + " --clients 3 --duration 2s --rate 10 -o json")
+				text := s.run("bench " + name + " --clients 3 --duration 2s --rate 10 -o json")
 				if strings.Contains(text, "[exit") || !strings.Contains(text, "Ctrl-C ends it early") {
 					t.Errorf("it printed\n%s", text)
 				}
 				f := benched(t, text)
-				if f.Workload != w.name || f.Clients != 3 || f.Interrupted || len(f.Operations) != len(w.operations) {
+				if f.Workload != name || f.Clients != 3 || f.Interrupted || len(f.Operations) != len(w.operations) {
 					t.Errorf("figures %+v", f)
 				}
 				for i, o := range f.Operations {

@@ -59,58 +59,30 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	return f
 }
 
-func newCellCommand(g *globals) *cobra.Command {
-	return newGroup("cell", "Look at the replicas of a cell",
-		newStatusCommand(g),
-		&cobra.Command{
-			Use:     "members [CELL]",
-			Short:   "List the replicas that a cell is made of",
-			Example: "  chubbyctl cell members",
-			RunE:    showCell(g, (*client.Cell).Members, g.printMembers),
-		},
-		newMemberAddCommand(g),
-		newMemberRemoveCommand(g),
-		newMemberReplaceCommand(g),
-		newTransferCommand(g),
-		newUpgradeCommand(g),
-		newBackupCommand(g),
-		newRestoreCommand(g), newRecoverCommand(g), newDebugCommand(g),
-	)
+func cellMembersVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = showCell(g, (*client.Cell).Members, g.printMembers)
 }
 
-func newTransferCommand(g *globals) *cobra.Command {
+func transferVerb(g *globals, cmd *cobra.Command) {
 	var to string
-	cmd := &cobra.Command{
-		Use:   "transfer [CELL]",
-		Short: "Have the master hand over to another replica",
-		Long: `transfer makes another replica of the cell the master: the one that --to names, or
-the one whose log is furthest. Sessions and locks do not notice; calls wait for some
-milliseconds. Do it before the master's machine is stopped; a replica that is
-stopped by SIGTERM does it by itself. It asks for no --yes, as it takes nothing from
-anybody; 'chubbyctl drill failover' says first whom it might disturb.
-
-It is for operators of the cell (/ls/CELL/acl/operators).`,
-		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := g.cellOf(args)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cell, err := g.cellOf(args)
+		if err != nil {
+			return err
+		}
+		err = g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+			master, err := c.Transfer(ctx, to)
 			if err != nil {
 				return err
 			}
-			err = g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
-				master, err := c.Transfer(ctx, to)
-				if err != nil {
-					return err
-				}
-				return g.output.Say(cmd.OutOrStdout(), map[string]string{"master": master}, "%s is the master", master)
-			})
-			if len(args) > 0 && to == "" && (errors.Is(err, client.NothingListens) || errors.Is(err, api.WrongCell)) {
-				return fmt.Errorf("%w; if %s is a replica: 'chubbyctl cell transfer --to %s'", err, cell, cell)
-			}
-			return err
-		},
+			return g.output.Say(cmd.OutOrStdout(), map[string]string{"master": master}, "%s is the master", master)
+		})
+		if len(args) > 0 && to == "" && (errors.Is(err, client.NothingListens) || errors.Is(err, api.WrongCell)) {
+			return fmt.Errorf("%w; if %s is a replica: 'chubbyctl cell transfer --to %s'", err, cell, cell)
+		}
+		return err
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the id of the replica that is to be the master")
-	return cmd
 }
 
 // confirmDivergence asks the replicas again, and returns the fault if it remains. During writes, a replica's

@@ -14,77 +14,33 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// changeText is the common help of three commands.
-const changeText = `
-
-It waits until the change is complete, and says how far it is, and what it waits for. An
-interrupt does not stop the change. One change is under way at a time. With --no-wait it
-returns when the change has been decided. --timeout bounds that decision, and how long the
-cell may not answer afterwards, but not the change. If another operator takes the change
-back meanwhile, it fails.
-
-It is for operators of the cell (/ls/CELL/acl/operators).`
-
-func newMemberAddCommand(g *globals) *cobra.Command {
+func memberAddVerb(g *globals, cmd *cobra.Command) {
 	var spare bool
-	cmd := g.newMemberCommand(&cobra.Command{
-		Use:   "add ID RAFT-ADDRESS [CELL]",
-		Short: "Add a replica to a cell",
-		Long: `add lets a replica into a cell. The replica waits for that on its own machine, where
-'chubbyd serve --join' was started with an empty data directory and a new id. It is sent
-what the cell has, and is given a vote when it has caught up.
-
-With --spare the replica stands by: it goes on waiting, and takes the place of one that
-does not answer for the time replace-after of chubbyd (4 hours). Start it with 'chubbyd
-serve --spare'. 'chubbyctl cell remove' takes it away.
-
-RAFT-ADDRESS is where the other replicas reach it. An id is never used twice in a cell.
-Keep the number of replicas odd: an even one more survives no more failures.` + changeText,
-		Example: "  chubbyctl cell add r6 chubby6.example.org:7431",
-	}, func(args []string) (client.MemberChange, []string) {
+	g.changesMembers(cmd, func(args []string) (client.MemberChange, []string) {
 		return client.MemberChange{Add: args[0], Raft: args[1], Spare: spare}, args[2:]
 	})
 	cmd.Flags().BoolVar(&spare, "spare", false, "have it stand by until another replica is dead")
-	return cmd
 }
 
-func newMemberRemoveCommand(g *globals) *cobra.Command {
+func memberRemoveVerb(g *globals, cmd *cobra.Command) {
 	var cancel bool
-	cmd := g.newMemberCommand(&cobra.Command{
-		Use:   "remove ID [CELL]",
-		Short: "Remove a replica from a cell",
-		Long: `remove takes a replica out of a cell, dead or alive. One that runs stops by itself, with
-exit code 78, and its data directory can be deleted. One that is still joining is given
-up.
-
-It is refused if no majority of those that would stay answers: replace the dead ones
-first. If one dies afterwards, the removal waits until it answers; --cancel takes the
-removal back, as long as it waits.` + changeText,
-		Example: "  chubbyctl cell remove r2\n  chubbyctl cell remove r2 --cancel",
-	}, func(args []string) (client.MemberChange, []string) {
+	g.changesMembers(cmd, func(args []string) (client.MemberChange, []string) {
 		if cancel {
 			return client.MemberChange{Keep: args[0]}, args[1:]
 		}
 		return client.MemberChange{Remove: args[0]}, args[1:]
 	})
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "have a replica stay that is leaving")
-	return cmd
 }
 
-func newMemberReplaceCommand(g *globals) *cobra.Command {
-	return g.newMemberCommand(&cobra.Command{
-		Use:   "replace OLD NEW RAFT-ADDRESS [CELL]",
-		Short: "Put a new replica in the place of another, dead or alive",
-		Long: `replace adds the replica NEW, as 'chubbyctl cell add' does, and removes OLD when NEW has
-caught up and has a vote. It is what to do about a replica whose disk or machine is lost.` + changeText,
-		Example: "  chubbyctl cell replace r2 r6 chubby6.example.org:7431",
-	}, func(args []string) (client.MemberChange, []string) {
+func memberReplaceVerb(g *globals, cmd *cobra.Command) {
+	g.changesMembers(cmd, func(args []string) (client.MemberChange, []string) {
 		return client.MemberChange{Remove: args[0], Add: args[1], Raft: args[2]}, args[3:]
 	})
 }
 
-// newMemberCommand completes a command that changes a cell's replicas. read parses its arguments.
-func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) (client.MemberChange, []string)) *cobra.Command {
+// changesMembers has a command change a cell's replicas. read parses its arguments.
+func (g *globals) changesMembers(cmd *cobra.Command, read func(args []string) (client.MemberChange, []string)) {
 	var noWait bool
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when the change has been decided")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -95,7 +51,6 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 		}
 		return g.changeMembers(cmd, cell, change, noWait)
 	}
-	return cmd
 }
 
 // changeMembers changes a cell's replicas, and follows the change. --timeout limits the decision, and then the

@@ -14,41 +14,22 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newStatusCommand(g *globals) *cobra.Command {
+func statusVerb(g *globals, cmd *cobra.Command) {
 	var check bool
-	cmd := &cobra.Command{
-		Use:   "status [CELL]",
-		Short: "Show the replicas of a cell, its master and its size",
-		Long: fmt.Sprintf(`status asks every replica of a cell about itself, and the master about the cell. It
-exits with %d if no replica answers, or none of those that do is the master; what only
-the master knows is not known then (null with -o json).
-
-OK is whether a replica serves, LAST the last entry of its log, LAG how many it is
-behind the furthest one, DISK what is free where its data is, and STATE the beginning
-of a checksum of what it has applied: two that have applied the same are the same.
-Below stands what is under way: a restore, a replica that joins or leaves, an outage for a
-drill; whose it is, and how it ends.
-
---check is for scripts and monitors: it exits with %d if the cell has a master, and not
-all is well: a replica does not answer or is not OK, is %d entries behind, has less than
-1 GiB free, or has another state than the others.`, exitUnavailable, exitFailed, lagging),
-		Example: "  chubbyctl cell status\n  chubbyctl cell status foo -o json\n  chubbyctl cell status foo --check >/dev/null || page-somebody",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-				status, err := c.Status(ctx)
-				if err != nil {
-					return err
-				}
-				fault := confirmDivergence(ctx, c, divergence(status.Replicas))
-				if err := g.printStatus(cmd.OutOrStdout(), status, fault); err != nil || !check {
-					return err
-				}
-				return checkStatus(status, fault)
-			})
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
+			status, err := c.Status(ctx)
+			if err != nil {
+				return err
+			}
+			fault := confirmDivergence(ctx, c, divergence(status.Replicas))
+			if err := g.printStatus(cmd.OutOrStdout(), status, fault); err != nil || !check {
+				return err
+			}
+			return checkStatus(status, fault)
+		})
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "fail if not all is well")
-	return cmd
 }
 
 // checkStatus returns an error with the faults of a cell that has a master.
@@ -149,72 +130,43 @@ type upgradeReplica struct {
 	Error    string `json:"error,omitempty"`
 }
 
-func newUpgradeCommand(g *globals) *cobra.Command {
-	return newGroup("upgrade", "Upgrade the replicas of a cell to a new version",
-		newUpgradeFinishCommand(g),
-		&cobra.Command{
-			Use:   "status [CELL]",
-			Short: "Show the version of each replica, and what to do next",
-			Long: `status shows the feature level of a cell, and of each replica its version and the
-newest level that it knows, in column KNOWS.
-
-A cell is upgraded by starting its replicas with the new version, one after the other.
-What is new begins when 'chubbyctl cell upgrade finish' raises the feature level of the
-cell. Until then any replica can go back to the old version.`,
-			Example: "  chubbyctl cell upgrade status\n  chubbyctl cell upgrade status foo -o json",
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-					status, err := c.Status(ctx)
-					if err != nil {
-						return err
-					}
-					f := newUpgradeFields(status)
-					if id, err := client.Identify(ctx, c); err == nil && id.Principal != "" && f.Next == nothingToDo && g.lacksOperators(ctx, f.Cell) {
-						f.Next = "Next: " + noOperators(f.Cell)
-					}
-					return g.printUpgrade(cmd.OutOrStdout(), f)
-				})
-			},
-		},
-	)
-}
-
-func newUpgradeFinishCommand(g *globals) *cobra.Command {
-	var without []string
-	cmd := &cobra.Command{
-		Use:   "finish [CELL]",
-		Short: "Raise the feature level of a cell when every replica knows it",
-		Long: `finish raises the feature level of a cell to the newest that its replicas know. The
-master asks every replica first. If one does not answer, or does not know that level,
-nothing is changed, and the message names it. If the cell has that level already, there
-is nothing to do.
-
-After that no replica can go back to a version that does not know the level. A replica
-that is lost for good, and is to be replaced, is left out with --without.
-
-It is for operators of the cell (/ls/CELL/acl/operators).`,
-		Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo --without r2",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := g.cellOf(args)
+func upgradeStatusVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
+			status, err := c.Status(ctx)
 			if err != nil {
 				return err
 			}
-			return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
-				u, err := c.FinishUpgrade(ctx, without...)
-				if err != nil {
-					return err
-				}
-				fields := map[string]int{"level": u.Level, "newest": u.Newest}
-				err = g.output.Say(cmd.OutOrStdout(), fields, "cell %s is at feature level %d, the newest that its replicas know", cell, u.Level)
-				if err == nil && !g.json() && g.lacksOperators(ctx, cell) {
-					g.notice(cmd.ErrOrStderr(), noOperators(cell))
-				}
+			f := newUpgradeFields(status)
+			if id, err := client.Identify(ctx, c); err == nil && id.Principal != "" && f.Next == nothingToDo && g.lacksOperators(ctx, f.Cell) {
+				f.Next = "Next: " + noOperators(f.Cell)
+			}
+			return g.printUpgrade(cmd.OutOrStdout(), f)
+		})
+	}
+}
+
+func upgradeFinishVerb(g *globals, cmd *cobra.Command) {
+	var without []string
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cell, err := g.cellOf(args)
+		if err != nil {
+			return err
+		}
+		return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+			u, err := c.FinishUpgrade(ctx, without...)
+			if err != nil {
 				return err
-			})
-		},
+			}
+			fields := map[string]int{"level": u.Level, "newest": u.Newest}
+			err = g.output.Say(cmd.OutOrStdout(), fields, "cell %s is at feature level %d, the newest that its replicas know", cell, u.Level)
+			if err == nil && !g.json() && g.lacksOperators(ctx, cell) {
+				g.notice(cmd.ErrOrStderr(), noOperators(cell))
+			}
+			return err
+		})
 	}
 	cmd.Flags().StringSliceVar(&without, "without", nil, "ids of replicas that are lost for good, and need not answer")
-	return cmd
 }
 
 func newUpgradeFields(s client.Status) upgradeFields {

@@ -18,51 +18,19 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newConfigCommand(g *globals) *cobra.Command {
-	group := newGroup("config", "Say where cells are, and choose the default cell",
-		newUseCellCommand(g), newCurrentCellCommand(g), newCellsCommand(g), newAddCellCommand(g), newRemoveCellCommand(g))
-	group.Long = `The default cell is that of paths which do not begin with /ls/CELL, of /ls/local/...,
-and of commands that are told no cell. It is the first of these:
-  --cell       of the command
-  --servers    the cell of these servers, whatever its name is: CHUBBY_CELL may be
-               another one, and does not count then
-  CHUBBY_CELL  in the environment
-  use-cell     what was chosen, in ~/.config/chubby/chubbyctl.yaml
-  alone        the only one that CHUBBY_CELLS and the file of cells name
-  local        the cell of that name
-
-What several machines or users must agree on, as on the path of a lock, is better
-written with its cell. A cell that is itself named local, beside another default one, is
-reached with --cell local.`
-	return group
-}
-
-func newUseCellCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "use-cell CELL",
-		Short: "Choose the default cell",
-		Long: `use-cell chooses the cell of paths that do not begin with /ls/CELL, and of commands that
-are told no cell, for this user and from now on: it is kept in
-~/.config/chubby/chubbyctl.yaml. --cell, --servers and CHUBBY_CELL count before it.
-
-If there are cells in CHUBBY_CELLS and the file of cells, CELL has to be one of them, or
-local, unless CHUBBY_DOMAIN names a domain in which it may be.`,
-		Example: `  chubbyctl config use-cell main
-  chubbyctl acquire nightly -- ./backup.sh     # /ls/main/nightly
-  chubbyctl config use-cell local`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkUsable(args[0], client.ConfiguredCells()); err != nil {
-				return err
-			}
-			path, err := writePreferences(preferences{Cell: args[0]})
-			if err != nil {
-				return fmt.Errorf("keep the default cell: %w", err)
-			}
-			if named := os.Getenv("CHUBBY_CELL"); named != "" && named != args[0] {
-				g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELL is set to %s, which counts before it", named))
-			}
-			return g.printChosenCell(cmd, chosenCell{args[0], path})
-		},
+func useCellVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkUsable(args[0], client.ConfiguredCells()); err != nil {
+			return err
+		}
+		path, err := writePreferences(preferences{Cell: args[0]})
+		if err != nil {
+			return fmt.Errorf("keep the default cell: %w", err)
+		}
+		if named := os.Getenv("CHUBBY_CELL"); named != "" && named != args[0] {
+			g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELL is set to %s, which counts before it", named))
+		}
+		return g.printChosenCell(cmd, chosenCell{args[0], path})
 	}
 }
 
@@ -85,19 +53,13 @@ func (g *globals) printChosenCell(cmd *cobra.Command, chosen chosenCell) error {
 	return g.output.Say(cmd.OutOrStdout(), chosen, "%s", chosen.Cell)
 }
 
-func newCurrentCellCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "current",
-		Short:   "Print the default cell",
-		Long:    "current prints the name of the default cell, without asking it; with -v and -o json also\nwhat has chosen it.",
-		Example: "  chubbyctl config current\n  chubbyctl config current -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			chosen, err := g.chooseCell()
-			if err != nil {
-				return err
-			}
-			return g.printChosenCell(cmd, chosen)
-		},
+func currentCellVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		chosen, err := g.chooseCell()
+		if err != nil {
+			return err
+		}
+		return g.printChosenCell(cmd, chosen)
 	}
 }
 
@@ -107,23 +69,15 @@ type cellEntry struct {
 	Servers []string `json:"servers"`
 }
 
-func newCellsCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "cells",
-		Aliases: []string{"ls", "list"},
-		Short:   "List the cells that are configured",
-		Long: `cells lists the cells that CHUBBY_CELLS and the file of cells name, and the default cell,
-with the servers of each, without asking any.`,
-		Example: "  chubbyctl config cells",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := g.withTimeout(cmd.Context())
-			defer cancel()
-			cells, err := g.cellEntries(ctx)
-			if err != nil {
-				return err
-			}
-			return g.printCellEntries(cmd.OutOrStdout(), cells)
-		},
+func cellsVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx, cancel := g.withTimeout(cmd.Context())
+		defer cancel()
+		cells, err := g.cellEntries(ctx)
+		if err != nil {
+			return err
+		}
+		return g.printCellEntries(cmd.OutOrStdout(), cells)
 	}
 }
 
@@ -162,24 +116,10 @@ func (g *globals) printCellEntries(out io.Writer, cells []cellEntry) error {
 	return list.PrintAll(out, g.output, cells)
 }
 
-func newAddCellCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "add-cell CELL SERVER...",
-		Short: "Say where a cell is",
-		Long: `add-cell writes where a cell is into the file of cells, which all programs of this user
-read: ~/.config/chubby/cells.yaml, or the one that CHUBBY_CONFIG names. --cacert, --cert,
---key and --token-file, if they are given, are written there, too. The cell is not asked.
-
-A cell that the file has already is not changed: see remove-cell. If CHUBBY_CELLS names
-the cell, that counts, and not the file.`,
-		Example: `  chubbyctl config add-cell main h1:7421,h2:7421,h3:7421
-  chubbyctl config add-cell main h1 h2 h3 \
-    --cacert ca.pem --cert me.pem --key me.key
-  chubbyctl config use-cell main`,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.addCell(cmd, args[0], strings.Split(strings.Join(args[1:], ","), ","))
-		},
+func addCellVerb(g *globals, cmd *cobra.Command) {
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.addCell(cmd, args[0], strings.Split(strings.Join(args[1:], ","), ","))
 	}
 }
 
@@ -238,27 +178,20 @@ func (g *globals) checkCell(ctx context.Context, name string, cell configuredCel
 	return c.Close()
 }
 
-func newRemoveCellCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "remove-cell CELL",
-		Short: "Forget where a cell is",
-		Long: `remove-cell removes a cell from the file of cells. Nothing is done to the cell. It stays
-the default cell if use-cell has chosen it.`,
-		Example: "  chubbyctl config remove-cell main",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := readCellsFile()
-			if err != nil {
-				return err
-			}
-			at := file.find(args[0])
-			if at < 0 {
-				return usagef("%s is not in %s; see 'chubbyctl config cells'", args[0], file.path)
-			}
-			if err := file.remove(at); err != nil {
-				return fmt.Errorf("remove %s from %s: %w", args[0], file.path, err)
-			}
-			return g.printCellChange(cmd, "is no longer in", args[0], file.path)
-		},
+func removeCellVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file, err := readCellsFile()
+		if err != nil {
+			return err
+		}
+		at := file.find(args[0])
+		if at < 0 {
+			return usagef("%s is not in %s; see 'chubbyctl config cells'", args[0], file.path)
+		}
+		if err := file.remove(at); err != nil {
+			return fmt.Errorf("remove %s from %s: %w", args[0], file.path, err)
+		}
+		return g.printCellChange(cmd, "is no longer in", args[0], file.path)
 	}
 }
 

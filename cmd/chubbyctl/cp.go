@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,49 +16,24 @@ type copyOptions struct {
 	tree     bool // --recursive
 }
 
-func newCopyCommand(g *globals) *cobra.Command {
+func copyVerb(g *globals, cmd *cobra.Command) {
 	o := &copyOptions{put: putOptions{globals: g}}
-	cmd := &cobra.Command{
-		Use:   "cp SRC DST",
-		Short: "Copy a file of a cell, or a directory with what is in it",
-		Long: fmt.Sprintf(`cp writes the contents of one file to another, which it creates if it is absent, and
-replaces as a whole if it is there; in a directory, it is the file of the same name.
-The two may be in different cells. ACL names, locks and ephemeral life are not
-copied. For files of this machine there are cat and put.
-
---if-absent, --if-generation and --if-sequencer write only if there is no such file
-yet, if its contents are still at that generation, or while the lock that SEQ speaks
-of is held; if that is not so, nothing is changed, and cp exits with %d.
-
-An access control list that takes from you the right to write it again is not written
-without --yes.
-
--r copies a directory with everything below it, into DST if that is a directory, else as
-DST. Files that are there are replaced, or with --if-absent left as they are. What must
-not be read or written, and ephemeral nodes, which belong to a session, are left out: cp
-says why, and exits with %d when the rest is done. It can be run again. --timeout is for
-each node then.`, exitMismatch, exitFailed),
-		Example: `  chubbyctl cp /ls/local/config /ls/local/config.bak
-  chubbyctl cp /ls/local/config /ls/backup/svc/ --if-absent
-  chubbyctl cp -r /ls/local/svc /ls/backup/svc
-  chubbyctl cat /ls/local/conf >conf && chubbyctl put /ls/local/conf - <conf`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
-			to, err := g.parsePath(args[1])
-			if err != nil {
-				return err
-			}
-			if err := o.validate(cmd); err != nil {
-				return err
-			}
-			if o.tree {
-				return o.copyTree(cmd, from, to)
-			}
-			return o.copyFile(cmd, from, to)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		from, err := g.parsePath(args[0])
+		if err != nil {
+			return err
+		}
+		to, err := g.parsePath(args[1])
+		if err != nil {
+			return err
+		}
+		if err := o.validate(cmd); err != nil {
+			return err
+		}
+		if o.tree {
+			return o.copyTree(cmd, from, to)
+		}
+		return o.copyFile(cmd, from, to)
 	}
 	cmd.Flags().BoolVarP(&o.tree, "recursive", "r", false, "copy a directory with everything below it")
 	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
@@ -68,7 +42,6 @@ each node then.`, exitMismatch, exitFailed),
 	o.put.consent.flag(cmd)
 	keepApart(cmd.Flags(), "recursive", "it copies many files, and the other is about one", "if-generation", "if-sequencer")
 	keepApart(cmd.Flags(), "if-absent", "it creates a file, and the other is about one that is there", "if-generation")
-	return cmd
 }
 
 func (o *copyOptions) validate(cmd *cobra.Command) error {

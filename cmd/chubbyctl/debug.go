@@ -18,37 +18,22 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newDebugCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "debug FILE [CELL]",
-		Short: "Collect what the replicas know of themselves, for a report of a fault",
-		Long: `debug asks every replica for its metrics, the stacks of its goroutines, the last lines
-of its log, and its configuration, and writes them and the cell's status into FILE, a
-tar.gz. It needs no master. FILE must not exist; only its owner may read it.
-
-There are no contents of files in it, no keys, tokens or passwords, but paths, the names
-of principals, hosts and addresses: read it before you send it to others.
-
-What a replica did not answer, or what did not fit, is said in FILE and here, and debug
-exits with 69; FILE has the rest. It is for operators of the cell
-(/ls/CELL/acl/operators), as far as each replica knows them.`,
-		Example: "  chubbyctl cell debug chubby-debug.tar.gz\n  chubbyctl cell debug /tmp/main.tar.gz main",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withCellOf(cmd, args[1:], func(ctx context.Context, c *client.Cell) error {
-				status, err := c.Status(ctx)
-				if err != nil {
-					return err
-				}
-				parts, err := client.Debug(ctx, c)
-				if err != nil {
-					return err
-				}
-				if err := writeDebug(args[0], newStatusFields(status, divergence(status.Replicas)), parts); err != nil {
-					return fmt.Errorf("write %s: %w", args[0], err)
-				}
-				return g.tellDebug(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], parts)
-			})
-		},
+func debugVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.withCellOf(cmd, args[1:], func(ctx context.Context, c *client.Cell) error {
+			status, err := c.Status(ctx)
+			if err != nil {
+				return err
+			}
+			parts, err := client.Debug(ctx, c)
+			if err != nil {
+				return err
+			}
+			if err := writeDebug(args[0], newStatusFields(status, divergence(status.Replicas)), parts); err != nil {
+				return fmt.Errorf("write %s: %w", args[0], err)
+			}
+			return g.tellDebug(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], parts)
+		})
 	}
 }
 

@@ -46,81 +46,35 @@ type drillOptions struct {
 	out io.Writer
 }
 
-func newDrillCommand(g *globals) *cobra.Command {
-	group := newGroup("drill", "Try a failure on a cell in use: see first whom it would hit, and then what it did",
-		newDrill(g, drillFailOver, &cobra.Command{
-			Use:   "failover [CELL]",
-			Short: "Give the cell another master",
-			Long: `failover has the master hand over to another replica, as 'chubbyctl cell transfer' does.
-
-With --hard the master gives up and falls silent, as one does whose machine has lost its
-network: the others have to find out by their election timeout, and elect.`,
-			Example: "  chubbyctl drill failover\n  chubbyctl drill failover --hard --yes --limit 4s -o json",
-		}),
-		newDrill(g, drillOutage, &cobra.Command{
-			Use:   "outage DURATION [CELL]",
-			Short: "Leave the cell without a master for a while",
-			Long: fmt.Sprintf(`outage leaves the cell without a master for DURATION, %v at most: the grace period
-of clients, so that with the usual settings no session is lost. A lock whose lease and
-lock-delay are over before is given up by its holder. Afterwards leases and lock-delays
-begin anew. --limit counts the whole time without an answer: it is longer than DURATION.`, api.MaxOutage),
-			Example: "  chubbyctl drill outage 20s\n  chubbyctl drill outage 20s --yes --limit 25s --reason 'game day'",
-		}),
-		newDrill(g, drillSessionLoss, &cobra.Command{
-			Use:   "session-loss ID [CELL]",
-			Short: "End a session, and see who gets its locks",
-			Long: `session-loss ends one session, as 'chubbyctl session end' does, and says who has got each
-of its locks, and when. --limit is for how long a lock may be without a new holder.`,
-			Example: "  chubbyctl drill session-loss s42\n  chubbyctl drill session-loss s42 --yes --reason 'does the standby take over?'",
-		}),
-		newDrill(g, drillSlowClient, &cobra.Command{
-			Use:   "slow-client [CELL]",
-			Short: "Have a client that caches a file fall silent, and see how long writers wait for it",
-			Long: fmt.Sprintf(`slow-client opens a session that has the drill's file in its cache and then neither reads
-nor sends anything for --for. The drill, which writes the file, waits for it, at most
-until its cache lease is over (%v); --limit is for how long.`, api.CacheLease),
-			Example: "  chubbyctl drill slow-client\n  chubbyctl drill slow-client --yes --for 4s --limit 3s",
-		}))
-	group.Long = fmt.Sprintf(`drill causes a failure at a moment of your choice. Without --yes it does nothing, says
-whom the drill would hit, and exits with %d.
-
-With --yes it does it, and says how long calls had no answer, measured by a session of
-its own that writes a file all the time, which sessions were lost, and which locks have
-another holder now. It exits with %d if calls had no answer for longer than --limit.
-Ctrl-C and the death of chubbyctl end a drill; the cell serves again after an election.
-
-Fail-overs and outages are for operators of the cell (/ls/CELL/acl/operators).`, exitUsage, exitOverLimit)
-	return group
-}
-
-// newDrill completes the command of one kind of drills.
-func newDrill(g *globals, kind string, cmd *cobra.Command) *cobra.Command {
-	o, flags := &drillOptions{globals: g, kind: kind}, cmd.Flags()
-	flags.BoolVar(&o.yes, "yes", false, "do it; without, it is only said whom it would hit")
-	flags.StringVar(&o.reason, "reason", "", "why, for the logs of the cell; the client of a session that is ended is told, too")
-	flags.DurationVar(&o.limit, "limit", 0, fmt.Sprintf("exit with %d if calls had no answer for longer (default: no limit)", exitOverLimit))
-	flags.StringVar(&o.dir, "dir", "", "the directory in which the drill has a file of its own (default: the root directory of the cell)")
-	switch kind {
-	case drillFailOver:
-		flags.BoolVar(&o.hard, "hard", false, "the master gives up without a word, and the others have to elect")
-		flags.StringVar(&o.to, "to", "", "the id of the replica that is to be the master")
-		keepApart(flags, "hard", "with it the others elect whom they like", "to")
-		zeroIsOff(flags, "to")
-	case drillSlowClient:
-		flags.DurationVar(&o.length, "for", 5*time.Second, "for how long it falls silent")
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.out = cmd.OutOrStdout()
-		if err := o.parse(args); err != nil {
-			return err
+// drillVerb returns the verb of one kind of drills.
+func drillVerb(kind string) verb {
+	return func(g *globals, cmd *cobra.Command) {
+		o, flags := &drillOptions{globals: g, kind: kind}, cmd.Flags()
+		flags.BoolVar(&o.yes, "yes", false, "do it; without, it is only said whom it would hit")
+		flags.StringVar(&o.reason, "reason", "", "why, for the logs of the cell; the client of a session that is ended is told, too")
+		flags.DurationVar(&o.limit, "limit", 0, fmt.Sprintf("exit with %d if calls had no answer for longer (default: no limit)", exitOverLimit))
+		flags.StringVar(&o.dir, "dir", "", "the directory in which the drill has a file of its own (default: the root directory of the cell)")
+		switch kind {
+		case drillFailOver:
+			flags.BoolVar(&o.hard, "hard", false, "the master gives up without a word, and the others have to elect")
+			flags.StringVar(&o.to, "to", "", "the id of the replica that is to be the master")
+			keepApart(flags, "hard", "with it the others elect whom they like", "to")
+			zeroIsOff(flags, "to")
+		case drillSlowClient:
+			flags.DurationVar(&o.length, "for", 5*time.Second, "for how long it falls silent")
 		}
-		do := o.rehearse
-		if o.yes {
-			do = o.perform
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			o.out = cmd.OutOrStdout()
+			if err := o.parse(args); err != nil {
+				return err
+			}
+			do := o.rehearse
+			if o.yes {
+				do = o.perform
+			}
+			return interruptOr(cmd.Context(), do(cmd.Context()))
 		}
-		return interruptOr(cmd.Context(), do(cmd.Context()))
 	}
-	return cmd
 }
 
 // parse reads and checks the arguments and flags.

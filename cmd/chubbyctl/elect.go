@@ -30,56 +30,26 @@ type electOptions struct {
 	nominate   string
 }
 
-func newElectCommand(g *globals) *cobra.Command {
+func electVerb(g *globals, cmd *cobra.Command) {
 	o := &electOptions{workOptions: workOptions{globals: g}}
-	cmd := &cobra.Command{
-		Use:   "elect PATH --value V [flags] [-- CMD ARG...]",
-		Short: "Be elected primary, and run a command while being it; or observe an election",
-		Long: fmt.Sprintf(`elect campaigns for being the primary of PATH, a file, which it creates if absent. Who
-has the file's lock is the primary. On winning it writes V to the file, so that
-everybody can read who it is, and runs CMD; without CMD it prints the sequencer and
-stays the primary until SIGINT or SIGTERM. CMD runs as under acquire, with the same
-environment, the same safety and the same exit codes (see 'chubbyctl acquire --help').
-
-Candidates of the highest --priority come first, and among them those who have
-waited longest. A primary is not replaced by a better candidate that comes later,
-unless it runs with --yield: then CMD gets SIGTERM, and the primary resigns when it
-has ended. --nominate chooses the next primary by name; 'elect PATH --candidates' lists
-the names. A --name that another candidate has is refused at once (exit code %d); one
-that a process of this host had, which has ended, is waited for until its session has.
-
---observe prints every primary, and every vacancy, until Ctrl-C; it goes on in another
-session when its own ends, and says so. --show prints once who is
-the primary and what it says of itself, never the value of a primary before; if there is
-none, it ends with %d. What they print was true a moment ago: servers that must not obey
-two primaries check sequencers.
-
-Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFailed, exitHeld),
-		Example: `  chubbyctl elect /ls/local/svc/primary --value $(hostname):8080 -- ./serve
-  chubbyctl elect svc/primary --value db1 --priority 10 --yield -- ./serve
-  chubbyctl elect --observe /ls/local/svc/primary
-  chubbyctl -o json elect --show /ls/local/svc/primary | jq -r .value
-  chubbyctl elect --candidates /ls/local/svc/primary
-  chubbyctl elect --nominate db2 /ls/local/svc/primary`,
-		Args: o.takeArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.takeStreams(cmd)
-			if err := o.validate(cmd.Flags().Changed); err != nil {
-				return err
-			}
-			switch ctx := cmd.Context(); {
-			case o.observe:
-				return o.followElection(ctx)
-			case o.show:
-				return o.showPrimary(ctx)
-			case o.candidates:
-				return o.listCandidates(ctx)
-			case o.nominate != "":
-				return o.nominateCandidate(ctx)
-			default:
-				return o.runWork(ctx, o.campaign)
-			}
-		},
+	cmd.Args = o.takeArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.takeStreams(cmd)
+		if err := o.validate(cmd.Flags().Changed); err != nil {
+			return err
+		}
+		switch ctx := cmd.Context(); {
+		case o.observe:
+			return o.followElection(ctx)
+		case o.show:
+			return o.showPrimary(ctx)
+		case o.candidates:
+			return o.listCandidates(ctx)
+		case o.nominate != "":
+			return o.nominateCandidate(ctx)
+		default:
+			return o.runWork(ctx, o.campaign)
+		}
 	}
 	flags := cmd.Flags()
 	o.addFlags(flags)
@@ -95,7 +65,6 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFai
 	for _, instead := range []string{"observe", "show", "candidates", "nominate"} {
 		keepApart(flags, instead, "it takes no part in the election", append(flagsOfHolding(), "value", "name", "priority", "yield")...)
 	}
-	return cmd
 }
 
 func (o *electOptions) validate(given func(flag string) bool) error {

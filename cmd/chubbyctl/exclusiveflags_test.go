@@ -84,3 +84,21 @@ func TestGroupsWithoutACommand(t *testing.T) {
 	g.printError(&errors, err)
 	mustHave(t, errors.Bytes(), "error error.code error.message error.exit")
 }
+
+// help.txt has a section for each verb, and a verb or commands below it for each section; each word in %[] has a value.
+func TestHelpTextHasEveryVerb(t *testing.T) {
+	left := verbs()
+	for _, cmd := range commands() {
+		path := relative(cmd)
+		if left[path] == nil && !cmd.HasSubCommands() && cmd.Name() != "help" {
+			t.Errorf("help.txt: %q does nothing", path)
+		}
+		delete(left, path)
+		if text := cmd.Short + cmd.Long + cmd.Example; strings.Contains(text, "%[") {
+			t.Errorf("help.txt: %s: a word in %%[] has no value", path)
+		}
+	}
+	for path := range left {
+		t.Errorf("help.txt: the verb %q has no section", path)
+	}
+}

@@ -27,39 +27,23 @@ type cacherFields struct {
 	AtMostS  float64 `json:"at_most_s"`
 }
 
-func newExplainCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "explain PATH",
-		Short: "Say what an operation on a node would wait for, and until when",
-		Long: fmt.Sprintf(`explain says who holds the lock of a node and who waits for it, and whose caches a
-change of the node would wait for: a change is made when every client that may
-have the node in its cache has dropped it, which takes a round trip, or its
-cache lease is over.
-
-A path without a node is explained too, since what creates the node may have to wait; the
-exit code is %d then.
-
-A client that does not answer is named, with how long a change has waited for it,
-and how long it can go on; chubbyctl session end takes its session away sooner.`, exitFailed),
-		Example: `  chubbyctl explain /ls/local/service/config
-  chubbyctl explain /ls/local/service/config -o json`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				e, err := c.Explain(ctx, p.String())
-				if err != nil {
-					return err
-				}
-				if err := g.printExplanation(cmd.OutOrStdout(), e); err != nil {
-					return err
-				}
-				// Explain is about a name, History about a node; both need the same right.
-				if _, err := c.History(ctx, p.String()); api.CodeOf(err) == api.NotFound {
-					return &api.Error{Code: api.NotFound, Op: "explain", Path: p.String(), Message: "there is no such node; what was said is of one that would be created there"}
-				}
-				return nil
-			})
-		}),
-	}
+func explainVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+			e, err := c.Explain(ctx, p.String())
+			if err != nil {
+				return err
+			}
+			if err := g.printExplanation(cmd.OutOrStdout(), e); err != nil {
+				return err
+			}
+			// Explain is about a name, History about a node; both need the same right.
+			if _, err := c.History(ctx, p.String()); api.CodeOf(err) == api.NotFound {
+				return &api.Error{Code: api.NotFound, Op: "explain", Path: p.String(), Message: "there is no such node; what was said is of one that would be created there"}
+			}
+			return nil
+		})
+	})
 }
 
 func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
@@ -116,33 +100,14 @@ type holdingHolder struct {
 	Reason string `json:"reason"`
 }
 
-func newHistoryCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "history PATH",
-		Short: "Show who held a lock, from when to when, and why each holding ended",
-		Long: `history shows how the lock of a node was held: the last 16 holdings that have ended,
-the latest last, and then those that go on. They go when the node is deleted, and when
-the cell is restored from a backup.
-
-END says why a holding ended: it was released; it expired, because the client was not
-heard of for the length of its lease; fail-over, because the client did not return
-to a new master in that time; ended, because an operator ended the session; or broken
-(chubbyctl lock break), also if the holder then released the lock by itself; of these
-two it says by whom, and why. LOCK-DELAY is for how long nobody could have the lock then.
-
-The last line says whether two ever held the lock at once. Fencing tokens decide that:
-FROM and TO are by the clocks of the masters of that time, and for people. If two held it,
-the exit code is 1.`,
-		Example: `  chubbyctl history /ls/local/service/primary
-  chubbyctl history /ls/local/service/primary -o json`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			h, err := askNode(cmd.Context(), g, p, (*client.Cell).History)
-			if err != nil {
-				return err
-			}
-			return g.printHistory(cmd.OutOrStdout(), h)
-		}),
-	}
+func historyVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		h, err := askNode(cmd.Context(), g, p, (*client.Cell).History)
+		if err != nil {
+			return err
+		}
+		return g.printHistory(cmd.OutOrStdout(), h)
+	})
 }
 
 func (g *globals) printHistory(out io.Writer, h api.History) error {

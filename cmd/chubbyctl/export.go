@@ -37,24 +37,8 @@ type exportLine struct {
 	Nodes int  `json:"nodes,omitempty"` // the last line: how many
 }
 
-func newExportCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "export PATH",
-		Short: "Write a node, with everything below it, to standard output",
-		Long: `export writes a file, or a directory with everything below it, to standard output: its
-contents and ACL names, for 'chubbyctl import', in this cell or another. It is no backup:
-it is read node by node, and not at one moment, and has neither locks nor generations
-('chubbyctl cell backup' takes a backup). What is ephemeral, and what you may not read, is
-left out: export says so, and exits with 1 when the rest is written.
-
-The format is an object of JSON a line. The first has chubby_export, the version of the
-format (1), and path. Then comes each node, directories before what is in them, with path
-(below that of the first line), kind, for a file contents or contents_base64, and acl. The
-last one has end and nodes, how many there were: without it, a part is missing.`,
-		Example: `  chubbyctl export /ls/local/svc >svc.jsonl
-  chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc`,
-		RunE: g.onPath(g.export),
-	}
+func exportVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = g.onPath(g.export)
 }
 
 func (g *globals) export(cmd *cobra.Command, p api.Path) error {
@@ -172,35 +156,16 @@ type importOptions struct {
 	names     bool // --acl
 }
 
-func newImportCommand(g *globals) *cobra.Command {
+func importVerb(g *globals, cmd *cobra.Command) {
 	o := &importOptions{globals: g}
-	cmd := &cobra.Command{
-		Use:   "import PATH",
-		Short: "Create what export has written, from standard input",
-		Long: fmt.Sprintf(`import creates the nodes of an export, which it reads from standard input, at and below
-PATH. The directory above PATH has to be there.
-
-Nothing that is there is replaced: a file with other contents is left as it is, unless
---overwrite is given. So is what you may not write, and so are access control lists
-(/ls/CELL/acl), which 'chubbyctl acl file put' writes. import says what it has left out,
-and exits with %d when the rest is done. It exits with %d, too, at the first line that is
-damaged, and at the end of an export that was cut. An import that ended so can be run
-again: what is there already, with the same contents, counts as done.
-
-ACL names are taken from the directory, as of any node that is created; with --acl those
-of the export are set, of directories after what is in them. The lists have to be there.`, exitFailed, exitFailed),
-		Example: `  chubbyctl import /ls/local/svc <svc.jsonl
-  chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc --overwrite --acl`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			if p.Name() == api.ACLDir || isList(p) {
-				return usagef("import: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", p)
-			}
-			return o.importTree(cmd, p)
-		}),
-	}
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		if p.Name() == api.ACLDir || isList(p) {
+			return usagef("import: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", p)
+		}
+		return o.importTree(cmd, p)
+	})
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "replace the contents of files that are there")
 	cmd.Flags().BoolVar(&o.names, "acl", false, "set the ACL names of the export, too")
-	return cmd
 }
 
 type importing struct {

@@ -163,23 +163,3 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 	}
 	return usagef("%sthere is no command %q; %s", where, args[0], advice)
 }
-
-// newGroup returns a command that groups others. Its examples are their first ones.
-func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
-	group := &cobra.Command{
-		Use:                        use,
-		Short:                      short,
-		Args:                       cobra.ArbitraryArgs,
-		RunE:                       needsVerb,
-		SuggestionsMinimumDistance: 2,
-	}
-	group.AddCommand(commands...)
-	var examples []string
-	for _, cmd := range commands[:min(len(commands), 5)] {
-		if first, _, _ := strings.Cut(cmd.Example, "\n"); first != "" && !strings.HasSuffix(first, `\`) {
-			examples = append(examples, first)
-		}
-	}
-	group.Example = strings.Join(examples, "\n")
-	return group
-}

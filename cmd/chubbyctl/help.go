@@ -11,8 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/supervise"
+	"github.com/chubbylock/chubby/misuse"
 )
 
 // entry is a word and its meaning, for help and the reference pages.
@@ -55,6 +58,37 @@ func environment() []entry {
 	}
 }
 
+// helpValues are those of the words in help.txt, each with its name before it.
+func helpValues() (pairs []string) {
+	var abilities []string
+	for _, a := range acts() {
+		abilities = append(abilities, fmt.Sprintf("  %-7s %s", a.word, a.explain))
+	}
+	for name, value := range map[string]any{
+		"acts": strings.Join(abilities, "\n"), "kinds": strings.ReplaceAll(strings.Join(kindNames(subscribable()), ", "), "conflicting", "\n  conflicting"),
+		"misuses": strings.ReplaceAll(strings.Join(misuseNames(), ", "), "unused-cache, ", "unused-cache,\n"), "signals": describeSignals(),
+		"misuse-window": misuse.Window, "misuse-time": misuse.MinTime, "event-queue": api.MaxEventQueue, "hook-grace": hookGrace,
+		"tree-nodes": recipe.DefaultTreeNodes, "tree-mib": recipe.DefaultTreeBytes >> 20, "max-contents": api.MaxContents, "max-steps": api.MaxTxnSteps,
+		"kill-after": defaultKillAfter, "lagging": lagging, "max-outage": api.MaxOutage, "cache-lease": api.CacheLease,
+		"bench-clients": maxBenchClients, "bench-time": maxBenchDuration, "completion-time": completionBound,
+		"bench": `Operations are counted that end within --duration. What takes longer is waited for, at
+most for --timeout, and shows in the latencies alone. With --rate an operation takes
+time from when it was due, so that waiting for one before it is not left out. The first
+that fails ends the bench. Ctrl-C ends it too: the figures until then are printed, and
+it exits with 130.`,
+		"member-change": `It waits until the change is complete, and says how far it is, and what it waits for. An
+interrupt does not stop the change. One change is under way at a time. With --no-wait it
+returns when the change has been decided. --timeout bounds that decision, and how long the
+cell may not answer afterwards, but not the change. If another operator takes the change
+back meanwhile, it fails.
+
+It is for operators of the cell (/ls/CELL/acl/operators).`,
+	} {
+		pairs = append(pairs, "%["+name+"]", fmt.Sprint(value))
+	}
+	return pairs
+}
+
 func glossary(terms []entry) string {
 	const wide = 13
 	var b strings.Builder
@@ -75,15 +109,10 @@ type versionFields struct {
 	Go      string `json:"go"`
 }
 
-func newVersionCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print what this binary was built from",
-		Example: "  chubbyctl version -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := builtFrom()
-			return g.output.Say(cmd.OutOrStdout(), v, "%s", strings.TrimSuffix(v.String(), "\n"))
-		},
+func versionVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		v := builtFrom()
+		return g.output.Say(cmd.OutOrStdout(), v, "%s", strings.TrimSuffix(v.String(), "\n"))
 	}
 }
 
@@ -110,40 +139,6 @@ func builtFrom() versionFields {
 	}
 	v.Commit += modified
 	return v
-}
-
-// newCompletionCommand returns the command that prints completion scripts, in place of cobra's, which has other
-// help.
-func newCompletionCommand() *cobra.Command {
-	group := newGroup("completion", "Print what makes a shell complete chubbyctl's commands and paths",
-		shellCommand("bash", `bash prints the script. Load it into the running shell, or for every new one (the package
-bash-completion has to be installed, which most systems have):`,
-			`  source <(chubbyctl completion bash)
-  chubbyctl completion bash >/etc/bash_completion.d/chubbyctl    # for everybody
-  d=~/.local/share/bash-completion/completions
-  mkdir -p $d && chubbyctl completion bash >$d/chubbyctl`,
-			generateBash),
-		shellCommand("zsh", `zsh prints the script. Load it into the running shell, or for every new one; ~/.zshrc has
-to have 'autoload -U compinit; compinit', behind the line that sets fpath:`,
-			`  source <(chubbyctl completion zsh)
-  chubbyctl completion zsh >/usr/local/share/zsh/site-functions/_chubbyctl
-  mkdir -p ~/.zfunc && chubbyctl completion zsh >~/.zfunc/_chubbyctl
-  echo 'fpath+=~/.zfunc' >>~/.zshrc    # before compinit`,
-			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
-		shellCommand("fish", `fish prints the script. Load it into the running shell, or for every new one:`,
-			`  chubbyctl completion fish | source
-  chubbyctl completion fish >~/.config/fish/completions/chubbyctl.fish`,
-			func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }),
-		shellCommand("powershell", `powershell prints the script. Load it into the running shell, or have your profile do so
-for every new one:`,
-			`  chubbyctl completion powershell | Out-String | Invoke-Expression`,
-			func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }),
-	)
-	group.Long = fmt.Sprintf(`completion prints a script with which a shell completes commands, flags, their values,
-and the paths, sessions and lists of the live cell. Tab asks the cell as any command
-does, with the flags on the line; if it does not answer within %v, nothing is
-offered.`, completionBound)
-	return group
 }
 
 // cobra's script escapes a candidate only if it is the only one. Of several it inserts the common prefix
@@ -190,12 +185,9 @@ func replaceInScript(w io.Writer, script string, parts ...string) error {
 	return err
 }
 
-func shellCommand(shell, how, example string, generate func(*cobra.Command, io.Writer) error) *cobra.Command {
-	return &cobra.Command{
-		Use:     shell,
-		Short:   "Print the completion script for " + shell,
-		Long:    how,
-		Example: example,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), cmd.OutOrStdout()) },
+// shellVerb returns the verb that prints a completion script, in place of cobra's, which has other help.
+func shellVerb(generate func(*cobra.Command, io.Writer) error) verb {
+	return func(_ *globals, cmd *cobra.Command) {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), cmd.OutOrStdout()) }
 	}
 }

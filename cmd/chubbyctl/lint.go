@@ -40,62 +40,39 @@ type lintFields struct {
 	More     int             `json:"more,omitempty"`
 }
 
-func newLintCommand(g *globals) *cobra.Command {
+func lintVerb(g *globals, cmd *cobra.Command) {
 	var (
 		o       misuse.Options
 		session string
 		rules   []string
 	)
-	cmd := &cobra.Command{
-		Use:   "lint [PATH]",
-		Short: "Name the clients that misuse the cell, and what they should do instead",
-		Long: fmt.Sprintf(`lint names the sessions that cost the cell much and get little for it: that poll, hold
-locks for milliseconds, never close what they open, and so on. It says why that harms,
-and what to do instead; docs/misuse.md says more, and from when on something is a misuse.
-Nothing is refused or ended because of it.
-
-The master counts what each session does, for %v to twice that, and forgets all of it
-at a fail-over. What was seen for less than %v is not judged.
-
-With PATH, it shows what is done at that node or below it. Where clients have to say who
-they are, operators see everything, and everybody else what his own sessions do.
-
-The exit code is %d if anything was found, and 0 if nothing was.
-
-The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.ReplaceAll(strings.Join(misuseNames(), ", "), "unused-cache, ", "unused-cache,\n")),
-		Example: `  chubbyctl lint
-  chubbyctl lint /ls/local/service
-  chubbyctl lint --principal batch --rule polling,lock-polling
-  chubbyctl lint --session s42 -o json`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) (err error) {
-			if p.Name() != "" {
-				o.Path = p.String()
-			}
-			if cmd.Flags().Changed("session") {
-				if o.Session, _, err = g.sessionOf([]string{session}); err != nil {
-					return err
-				}
-			}
-			if o.Kinds, err = misusesOf(rules); err != nil {
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) (err error) {
+		if p.Name() != "" {
+			o.Path = p.String()
+		}
+		if cmd.Flags().Changed("session") {
+			if o.Session, _, err = g.sessionOf([]string{session}); err != nil {
 				return err
 			}
-			if o.Most < 1 || o.Most > api.MaxListed {
-				return usagef("--most %d: want 1 to %d", o.Most, api.MaxListed)
-			}
-			r, err := askCell(cmd.Context(), g, p.Cell(), func(c *client.Cell, ctx context.Context) (misuse.Report, error) { return c.Lint(ctx, o) })
-			if err != nil {
-				return err
-			}
-			return g.printLint(cmd.OutOrStdout(), r)
-		}),
-	}
+		}
+		if o.Kinds, err = misusesOf(rules); err != nil {
+			return err
+		}
+		if o.Most < 1 || o.Most > api.MaxListed {
+			return usagef("--most %d: want 1 to %d", o.Most, api.MaxListed)
+		}
+		r, err := askCell(cmd.Context(), g, p.Cell(), func(c *client.Cell, ctx context.Context) (misuse.Report, error) { return c.Lint(ctx, o) })
+		if err != nil {
+			return err
+		}
+		return g.printLint(cmd.OutOrStdout(), r)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&session, "session", "", "only of the session `ID`")
 	flags.StringVar(&o.Principal, "principal", "", "only of sessions of this principal")
 	flags.StringSliceVar(&rules, "rule", nil, "only by these rules, `RULE,...`")
 	flags.IntVar(&o.Most, "most", 20, "how many findings to list at most")
 	_ = cmd.RegisterFlagCompletionFunc("rule", g.complete(words(misuseNames()...))) // the flag exists
-	return cmd
 }
 
 func misuseNames() (names []string) {

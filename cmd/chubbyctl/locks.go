@@ -56,55 +56,27 @@ func newLockFields(l client.LockInfo) lockFields {
 	return f
 }
 
-func newLocksCommand(g *globals) *cobra.Command {
+func locksVerb(g *globals, cmd *cobra.Command) {
 	var graph string
 	var live bool
 	var o repetition
-	cmd := &cobra.Command{
-		Use:   "locks [PREFIX]",
-		Short: "Show who holds which lock, since when and why, and who waits",
-		Long: `locks shows the locks at and below a path that are held, waited for, or delayed
-because a holder failed. A lock that is free and that nobody waits for is not shown.
-
-TOKEN is the fencing number of the lock's latest grant. Waiters are listed below the
-holders, with their place in the queue; one that is away has lost the connection, and
-keeps the place for a while. How much longer a wait may be is an estimate from recent
-hold times; there is none while the holder caches the lock: then it may keep the lock
-unused, until another asks for it. A lock that is being taken
-(lock break) is held until its holders have let go; 'chubbyctl explain' says why.
-
-With --watch it goes on until Ctrl-C, and looks every --every: on a terminal it shows the
-first locks again and again; with -o json it prints a line for each lock when it is first
-seen, when another holds it or waits for it, and, with the mode free, when nobody does any
-more. What is shorter than --every may be missed; 'chubbyctl watch' tells of each change
-of one lock.
-
---graph shows who waits for whom instead, and first of all those who wait for each
-other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or with
--o json.`,
-		Example: `  chubbyctl locks
-  chubbyctl locks /ls/local/deploy -o json
-  chubbyctl locks --watch
-  chubbyctl locks --graph
-  chubbyctl locks --graph=dot | dot -Tsvg > waits.svg`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			if cmd.Flags().Changed("graph") && graph != graphText && graph != graphDOT {
-				return usagef("locks: --graph %q; want %s or %s", graph, graphText, graphDOT)
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		if cmd.Flags().Changed("graph") && graph != graphText && graph != graphDOT {
+			return usagef("locks: --graph %q; want %s or %s", graph, graphText, graphDOT)
+		}
+		if err := o.validate(); err != nil {
+			return err
+		}
+		if live {
+			return g.watchLocks(cmd, p, o)
+		}
+		return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+			if graph != "" {
+				return g.printLockGraph(cmd.OutOrStdout(), graph, c.EachLock(ctx, p.String()))
 			}
-			if err := o.validate(); err != nil {
-				return err
-			}
-			if live {
-				return g.watchLocks(cmd, p, o)
-			}
-			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				if graph != "" {
-					return g.printLockGraph(cmd.OutOrStdout(), graph, c.EachLock(ctx, p.String()))
-				}
-				return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
-			})
-		}),
-	}
+			return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
+		})
+	})
 	flags := cmd.Flags()
 	flags.BoolVar(&live, "watch", false, "look again and again, until Ctrl-C")
 	o.flags(cmd, "")
@@ -112,7 +84,6 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
 	chooseOne(flags, "the one is looked at once, and the other again and again", "graph", "watch")
 	needsFlag(flags, "watch", "which looks again and again", "every", "times")
 	flags.Lookup("graph").NoOptDefVal = graphText
-	return cmd
 }
 
 func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, error]) error {

@@ -15,41 +15,27 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newLsCommand(g *globals) *cobra.Command {
+func lsVerb(g *globals, cmd *cobra.Command) {
 	var long, tree bool
-	cmd := &cobra.Command{
-		Use:     "ls [PATH]",
-		Aliases: []string{"list"},
-		Short:   "List a directory",
-		Long: `ls lists the names in a directory, directories with a slash behind. With -o json it
-prints the fields of stat for each. Of a node that you may not read only the name and
-the kind are told: -l shows "-" for the rest, and JSON has "withheld": true in place of
-the other fields.
-
--R lists everything below a directory, a whole path a line, as it is read: for scripts, as
-'chubbyctl tree' is for people. --timeout is for each directory then.`,
-		Example: "  chubbyctl ls -l /ls/local\n  chubbyctl ls -R svc | grep -v '/$'",
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			if tree {
-				return g.listTree(cmd, p, long)
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		if tree {
+			return g.listTree(cmd, p, long)
+		}
+		nodes, err := readNode(cmd.Context(), g, p, func(c *client.Client, ctx context.Context, path string) ([]api.Stat, error) {
+			list, err := c.List(ctx, path)
+			if api.CodeOf(err) == api.NotDirectory { // a file lists itself
+				stat, err := c.Stat(ctx, path)
+				return []api.Stat{stat}, err
 			}
-			nodes, err := readNode(cmd.Context(), g, p, func(c *client.Client, ctx context.Context, path string) ([]api.Stat, error) {
-				list, err := c.List(ctx, path)
-				if api.CodeOf(err) == api.NotDirectory { // a file lists itself
-					stat, err := c.Stat(ctx, path)
-					return []api.Stat{stat}, err
-				}
-				return list, err
-			})
-			if err != nil {
-				return err
-			}
-			return g.printList(cmd.OutOrStdout(), nodes, long)
-		}),
-	}
+			return list, err
+		})
+		if err != nil {
+			return err
+		}
+		return g.printList(cmd.OutOrStdout(), nodes, long)
+	})
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with kind, size and generations")
 	cmd.Flags().BoolVarP(&tree, "recursive", "R", false, "everything below the directory, with whole paths")
-	return cmd
 }
 
 // listTree lists a directory's subtree while it reads it.
@@ -119,25 +105,15 @@ func label(s api.Stat) string {
 	return s.Path.Base()
 }
 
-func newTreeCommand(g *globals) *cobra.Command {
+func treeVerb(g *globals, cmd *cobra.Command) {
 	var depth int
-	cmd := &cobra.Command{
-		Use:   "tree [PATH]",
-		Short: "Show a directory and everything below it",
-		Long: `tree shows a directory and everything below it, each part as it was when it was
-read. With -o json it prints the fields of stat for each node. A directory that you may
-not list is left out: tree says so, and exits with 1 when the rest is shown. --timeout is
-for each directory.`,
-		Example: "  chubbyctl tree /ls/local --depth 2",
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			if depth < 1 {
-				return usagef("--depth %d: want 1 or more", depth)
-			}
-			return g.drawTree(cmd, p, depth)
-		}),
-	}
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		if depth < 1 {
+			return usagef("--depth %d: want 1 or more", depth)
+		}
+		return g.drawTree(cmd, p, depth)
+	})
 	cmd.Flags().IntVar(&depth, "depth", api.MaxDepth, "how many levels to show")
-	return cmd
 }
 
 // drawTree prints a subtree while it reads it, up to a depth.
@@ -245,35 +221,20 @@ func (g *globals) printCreated(ctx context.Context, out, remarks io.Writer, did 
 	return g.printChange(out, remarks, "there is", stat)
 }
 
-func newStatCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "stat PATH...",
-		Short: "Show the metadata of nodes",
-		Long: `stat shows a node's kind, size and the four numbers that only grow: of the
-instance (greater than that of any node of that name before), of its contents and
-of its ACL names (greater with each write), and of its lock (greater each time it
-goes from free to held). All are drawn from one counter of the cell: they do not
-count by one, and none ever stands for two contents of a name.
-
-The time at which the contents were written is by the clock of the master at that
-time: it is for people, and nothing depends on it. It is not known ("-", in JSON
-null) of what was written before the cell was at feature level 2 (see "chubbyctl
-cell upgrade").`,
-		Example: "  chubbyctl stat -o json /ls/local/motd",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			first := true
-			return g.eachPath(args, func(p api.Path) error {
-				if !first && !g.json() {
-					fmt.Fprintln(cmd.OutOrStdout())
-				}
-				first = false
-				stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
-				if err != nil {
-					return err
-				}
-				return g.printStat(cmd.OutOrStdout(), stat)
-			})
-		},
+func statVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		first := true
+		return g.eachPath(args, func(p api.Path) error {
+			if !first && !g.json() {
+				fmt.Fprintln(cmd.OutOrStdout())
+			}
+			first = false
+			stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
+			if err != nil {
+				return err
+			}
+			return g.printStat(cmd.OutOrStdout(), stat)
+		})
 	}
 }
 

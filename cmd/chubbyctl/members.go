@@ -18,18 +18,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newMembersCommand(g *globals) *cobra.Command {
-	group := newGroup("members", "Say which processes are up: join a list, and read it",
-		newMembersLsCommand(g), newMembersJoinCommand(g))
-	group.Long = `A list of members is a directory with an ephemeral file for each: its value, session, host
-and process. A member is on it until it leaves or the cell has ended its session: at most
-a lease and two seconds after it was last heard of. So one that is listed may be dead, and
-two of different names do not exclude each other; for that there are locks.
-
-The replicas of a cell are listed by 'chubbyctl cell members'.`
-	return group
-}
-
 type membersOptions struct {
 	*globals
 	watch bool
@@ -37,33 +25,16 @@ type membersOptions struct {
 	out   io.Writer
 }
 
-func newMembersLsCommand(g *globals) *cobra.Command {
+func membersLsVerb(g *globals, cmd *cobra.Command) {
 	o := &membersOptions{globals: g}
-	cmd := &cobra.Command{
-		Use:     "ls PATH",
-		Aliases: []string{"list"},
-		Short:   "List who is up",
-		Long: `ls lists the members of PATH, a directory, with their values: those of 'chubbyctl members
-join', of recipe.Announce, and every other ephemeral file (its contents are the value).
-
-With --watch it prints a line for each member at first, and then for each that joins,
-changes its value or leaves, until Ctrl-C; a directory that does not exist has no members,
-and is waited for. Changes that come together may be one: it ends with the newest value of
-each, and does not show every value before. When its session ends, it goes on in another,
-and prints what has become of those that it had shown.`,
-		Example: `  chubbyctl members ls /ls/local/up
-  chubbyctl -o json members ls /ls/local/up | jq -r .value
-  chubbyctl members ls /ls/local/up --watch | while read -r line; do ./re; done`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			o.path, o.out = p, cmd.OutOrStdout()
-			if o.watch {
-				return o.watchMembers(cmd.Context())
-			}
-			return o.listMembers(cmd.Context())
-		}),
-	}
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		o.path, o.out = p, cmd.OutOrStdout()
+		if o.watch {
+			return o.watchMembers(cmd.Context())
+		}
+		return o.listMembers(cmd.Context())
+	})
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "print who joins, changes and leaves, until Ctrl-C")
-	return cmd
 }
 
 type upFields struct {
@@ -175,51 +146,21 @@ type joinOptions struct {
 	waitForName bool
 }
 
-func newMembersJoinCommand(g *globals) *cobra.Command {
+func membersJoinVerb(g *globals, cmd *cobra.Command) {
 	o := &joinOptions{workOptions: workOptions{globals: g, noun: "directory"}}
-	cmd := &cobra.Command{
-		Use:   "join PATH [flags] [-- CMD ARG...]",
-		Short: "Be on a list of members while a command runs",
-		Long: fmt.Sprintf(`join puts a member on the list PATH, a directory, which it creates if absent (the
-directory above has to exist), and runs CMD while the member is listed. Without CMD it
-prints the path of the member's file, and is a member until SIGINT or SIGTERM. The member
-leaves when CMD and everything it started have ended.
-
-CMD runs as under acquire; signals are passed on to it (see 'chubbyctl acquire --help').
-It has in its environment
-  CHUBBY_MEMBER   the path of the member's file
-  CHUBBY_SESSION  the session that the member belongs to
-
-The file is made again if somebody deletes it. If the cell cannot be reached any more, CMD
-rides it out for as long as the session can be saved. If the membership is lost, CMD gets
-SIGTERM, and SIGKILL %v later or as --kill-after says, and join ends with %d. With --retry
-it joins again, under a new session, and runs CMD again; also if the session ended while
-it waited.
-
-A --name that another member has is refused at once (exit code %d). One that a process of
-this host had, which has ended, is waited for until its session has ended. With
---wait-for-name a name is waited for, a minute at the most, whoever has it: for names that
-belong to one program, whichever host it runs on.
-
-Exit codes: as acquire.`, defaultKillAfter, exitLost, exitFailed),
-		Example: `  chubbyctl members join /ls/local/up --name web1 --value 10.0.0.1:80 -- ./serve
-  chubbyctl members join /ls/local/up --value "$HOSTNAME:80" --retry -- ./serve
-  chubbyctl members join /ls/local/up --name $POD --wait-for-name -- ./worker`,
-		Args: o.takeArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.takeStreams(cmd)
-			if err := o.validate(cmd.Flags().Changed); err != nil {
-				return err
-			}
-			return o.runWork(cmd.Context(), o.join)
-		},
+	cmd.Args = o.takeArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.takeStreams(cmd)
+		if err := o.validate(cmd.Flags().Changed); err != nil {
+			return err
+		}
+		return o.runWork(cmd.Context(), o.join)
 	}
 	flags := cmd.Flags()
 	o.addCommandFlags(flags)
 	flags.StringVar(&o.name, "name", "", "what the member is called, one component of a path (default: host and process)")
 	flags.StringVar(&o.value, "value", "", "what the member says of itself, as its address")
 	flags.BoolVar(&o.waitForName, "wait-for-name", false, "wait for the name, a minute at the most, if another has it")
-	return cmd
 }
 
 // validate checks the flags together. The grace period replaces a lock-delay: CMD may run while the session can

@@ -25,65 +25,33 @@ type putOptions struct {
 	consent      consent
 }
 
-func newPutCommand(g *globals) *cobra.Command {
+func putVerb(g *globals, cmd *cobra.Command) {
 	o := &putOptions{globals: g}
-	cmd := &cobra.Command{
-		Use:   "put PATH [VALUE|-]",
-		Short: "Write a file, creating it if absent",
-		Long: fmt.Sprintf(`put replaces the whole of a file, creating it if it is absent. The value is the
-second argument, or standard input without one, or if it is "-"; at most %d bytes.
-
---if-generation writes only if the contents are still at that generation (see
-stat), and exits with %d if they are not; 0 means: only if there is no such file, and
-so does --if-absent.
-
---if-sequencer writes only while the lock that the sequencer speaks of is held in
-that generation, and exits with %d if it is not, or SEQ is no sequencer. The cell
-decides that together with the write. It creates a file only with --if-absent or
---ephemeral.
-
---ephemeral creates a file that goes with the session, and so keeps the session
-until SIGINT or SIGTERM. If somebody deletes the file before, it exits with %d; so it
-does if there is such a file, or with %d if --if-absent says that there must be none.
-
-If no answer comes within --timeout it exits with %d, and the value may have been written;
-with %d it was not.
-
-An access control list that takes from you the right to write it again is not written
-without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed, exitMismatch, exitUncertain, exitUnavailable),
-		Example: `  chubbyctl put /ls/local/motd 'hello'
-  chubbyctl put /ls/local/config - <config.yaml
-  chubbyctl put /ls/local/config - --if-absent <config.yaml
-  chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
-  chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"
-  chubbyctl put address web1:80 --ephemeral --if-sequencer "$CHUBBY_SEQUENCER"`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 || len(args) == 2 {
-				return nil
-			}
-			return usagef(`put: want a path and a value, in quotes if it has spaces, or "-" to read it from standard input; see 'chubbyctl put --help'`)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(cmd); err != nil {
-				return err
-			}
-			p, err := o.parsePath(args[0])
-			if err != nil {
-				return err
-			}
-			value, err := o.readPutValue(cmd, args[1:], p)
-			if err != nil {
-				return err
-			}
-			return o.writeFile(cmd, p, value)
-		},
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 1 || len(args) == 2 {
+			return nil
+		}
+		return usagef(`put: want a path and a value, in quotes if it has spaces, or "-" to read it from standard input; see 'chubbyctl put --help'`)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.validate(cmd); err != nil {
+			return err
+		}
+		p, err := o.parsePath(args[0])
+		if err != nil {
+			return err
+		}
+		value, err := o.readPutValue(cmd, args[1:], p)
+		if err != nil {
+			return err
+		}
+		return o.writeFile(cmd, p, value)
 	}
 	cmd.Flags().Uint64Var(&o.ifGeneration, "if-generation", 0, "write only if the contents are at this generation; 0: only if there is no such file")
 	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
 	o.sequencer.flag(cmd, "write")
 	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
 	o.consent.flag(cmd)
-	return cmd
 }
 
 func (o *putOptions) validate(cmd *cobra.Command) error {
@@ -257,17 +225,9 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte,
 	return o.withFollowing(cmd.Context(), p, &follower{begin: create, follow: stay})
 }
 
-func newCatCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "cat PATH...",
-		Short: "Write the contents of files to standard output",
-		Long: `cat writes the bytes of files exactly, with nothing added. With -o json it prints
-an object per file instead, with contents (if they are UTF-8), contents_base64 and
-the content generation.`,
-		Example: "  chubbyctl cat /ls/local/svc/primary",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
-		},
+func catVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
 	}
 }
 
@@ -292,26 +252,20 @@ func (g *globals) printContents(out io.Writer, contents []byte, stat api.Stat) e
 	return err
 }
 
-func newMkdirCommand(g *globals) *cobra.Command {
+func mkdirVerb(g *globals, cmd *cobra.Command) {
 	var parents bool
-	cmd := &cobra.Command{
-		Use:     "mkdir PATH...",
-		Short:   "Create directories",
-		Example: "  chubbyctl mkdir -p /ls/local/svc/web",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.changeEach(args, func(p api.Path) error {
-				return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-					h, err := makeDirectory(ctx, c, p, parents)
-					if err != nil {
-						return err
-					}
-					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
-				})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.changeEach(args, func(p api.Path) error {
+			return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+				h, err := makeDirectory(ctx, c, p, parents)
+				if err != nil {
+					return err
+				}
+				return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 			})
-		},
+		})
 	}
 	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "create the directories above too; no error if it is there")
-	return cmd
 }
 
 func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (h *client.Handle, err error) {
@@ -337,17 +291,12 @@ func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bo
 	return h, nil
 }
 
-func newTouchCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "touch PATH...",
-		Short:   "Create empty files where there are none",
-		Example: "  chubbyctl touch /ls/local/svc/lock",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.changeEach(args, func(p api.Path) error {
-				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
-					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
-				})
+func touchVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.changeEach(args, func(p api.Path) error {
+			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+				return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 			})
-		},
+		})
 	}
 }

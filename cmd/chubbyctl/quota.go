@@ -13,23 +13,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newQuotaCommand(g *globals) *cobra.Command {
-	return newGroup("quota", "Look at and set what principals and directories may use", newQuotaLsCommand(g), newQuotaSetCommand(g))
-}
-
-func newQuotaLsCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls [CELL]",
-		Aliases: []string{"list"},
-		Short:   "List what principals and directories use, and may use",
-		Long: `ls lists the principals of a cell and the directories that have a quota, each with
-what is used and what is allowed: nodes and the bytes of their contents (of a
-principal: those it created; of a directory: those below it), and of a principal
-open sessions, open handles, and Acquires that wait. With -o json an allowed amount
-of 0 is no limit.`,
-		Example: "  chubbyctl quota ls\n  chubbyctl quota ls foo -o json",
-		RunE:    showCell(g, (*client.Cell).Quotas, g.printQuotas),
-	}
+func quotaLsVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = showCell(g, (*client.Cell).Quotas, g.printQuotas)
 }
 
 func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
@@ -75,31 +60,16 @@ type quotaSetOptions struct {
 	cell string
 }
 
-func newQuotaSetCommand(g *globals) *cobra.Command {
+func quotaSetVerb(g *globals, cmd *cobra.Command) {
 	o := &quotaSetOptions{globals: g}
-	cmd := &cobra.Command{
-		Use:   "set [CELL] (--principal NAME | --dir PATH)",
-		Short: "Set what a principal may use, or a directory may hold",
-		Long: `set replaces the whole quota of a principal or of a directory: an omitted or zero
-amount means the default for principals and unlimited for directories. What is used
-already stays, also if it is more. So few sessions for yourself that you could open
-none to undo it are not set without --yes.
-
-It is for operators of the cell (/ls/CELL/acl/operators).
-
-SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
-		Example: `  chubbyctl quota set --principal ci --nodes 10000 --bytes 64MiB
-  chubbyctl quota set --dir /ls/local/scratch --bytes 10MiB
-  chubbyctl quota set --principal ci --nodes 0     # back to the defaults`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(cmd, args); err != nil {
-				return err
-			}
-			if err := o.setQuota(cmd.Context()); err != nil {
-				return err
-			}
-			return o.printSet(cmd.OutOrStdout())
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.validate(cmd, args); err != nil {
+			return err
+		}
+		if err := o.setQuota(cmd.Context()); err != nil {
+			return err
+		}
+		return o.printSet(cmd.OutOrStdout())
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.principal, "principal", "", "the quota of the principal `NAME`")
@@ -111,7 +81,6 @@ SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 	flags.IntVar(&o.quota.Waiters, "waiters", 0, "at most `N` Acquires that wait; of a principal only")
 	o.flag(cmd)
 	keepApart(flags, "dir", "a directory has a quota of nodes and bytes only", "sessions", "handles", "waiters")
-	return cmd
 }
 
 func (o *quotaSetOptions) validate(cmd *cobra.Command, args []string) error {

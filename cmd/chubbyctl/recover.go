@@ -27,36 +27,13 @@ type survivorFields struct {
 	Removed   bool     `json:"removed"`  // its replica was removed from the cell
 }
 
-func newRecoverCommand(g *globals) *cobra.Command {
+func recoverVerb(g *globals, cmd *cobra.Command) {
 	var to string
 	var fromRemoved bool
-	cmd := &cobra.Command{
-		Use:   "recover DIRECTORY... [--to FILE [--from-removed]]",
-		Short: "Make a backup of what is left of a cell that lost its majority",
-		Long: `recover reads the data directories of the last replicas of a cell, when fewer than a
-majority of its replicas are left, so that none can become master. It says which one
-is the freshest: whose last entry has the highest term, and of those the highest index.
-With --to it makes a backup of that one, from which cell restore makes a new cell.
-
-The replicas must be stopped; what they have stored is only read. Bring copies of all that
-are left to one machine, or run it without --to on each, and compare TERM and LAST ENTRY.
-
-What only the lost replicas had is lost, also if it was acknowledged. What the freshest
-has is in the backup, acknowledged or not. Tokens go on 2^40 above it, so no sequencer
-from before is valid after the restore.
-
-A replica that was removed from its cell has nothing of what came after. No backup is
-made of it, unless --from-removed says that nothing else is left. One that was down when
-it was removed does not know it: name the directories of others as well.
-
-If a majority is left, start those replicas instead: nothing is lost then.`,
-		Example: "  chubbyctl cell recover /var/lib/chubby/r4\n  chubbyctl cell recover copies/r4 copies/r5 --to foo.backup\n  chubbyctl cell restore foo.backup foo --yes",
-		RunE:    func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to, fromRemoved) },
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to, fromRemoved) }
 	cmd.Flags().StringVar(&to, "to", "", "the `file` for the backup; without it recover only looks")
 	cmd.Flags().BoolVar(&fromRemoved, "from-removed", false, "make a backup also of a replica that was removed from the cell, as old as it is")
 	needsFlag(cmd.Flags(), "to", "without which no backup is made", "from-removed")
-	return cmd
 }
 
 // recover examines directories of replicas, and makes a backup of the freshest.

@@ -31,61 +31,29 @@ type restoreOptions struct {
 	why    string
 }
 
-func newRestoreCommand(g *globals) *cobra.Command {
+func restoreVerb(g *globals, cmd *cobra.Command) {
 	var o restoreOptions
-	cmd := &cobra.Command{
-		Use:   "restore FILE [CELL]",
-		Short: "Replace everything in a cell by a backup",
-		Long: fmt.Sprintf(`restore replaces everything in a cell by a backup: in a cell that was just
-bootstrapped, because its predecessor is lost, or in one that goes on. If FILE is -, it
-reads standard input. It checks the whole backup first, sends it to the cell, ends all
-other sessions, and waits until their clients have let go of what they hold or their
-leases are over, a minute at the longest. Then the backup takes the place of what the cell
-has, in one step. If restore is interrupted before that, the cell has what it had, except
-the sessions that were ended. If it exits with %d, the cell may have been restored, and
-the answer was lost: 'chubbyctl cell status' says so.
-
-While it waits, no session can begin. It ends by itself a minute after its last step; with
---give-up, and without FILE, an operator ends it at once, whosever it is.
-
-After it nobody holds a lock or has a session or an ephemeral node, and what was changed
-after the backup is lost: take one of the cell as it is now, if that may be needed.
-
-No sequencer that was issued before is valid any more: a cell that goes back to a backup
-of its own keeps its fencing counter; else that goes on 2^40 above the higher one of both,
-and above --above. The tokens are of the cell in the backup, if it has the same name, so
-that guards downstream go on with what they know. If a new cell was restored from the same
-backup before, and is lost, give its newest token, or the counter that its restore printed
-and 2^40, with --above.
-
-If the cell in the backup was lost, wait until two minutes after the end of its last
-replica: until then its clients may still rely on a lease and a lock-delay.
-
-It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each step.`, exitUncertain),
-		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes\n  gunzip <foo.backup.gz | chubbyctl cell restore - --yes\n  chubbyctl cell restore --give-up",
-		Args:    arguments(cobra.MaximumNArgs(2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case o.giveUp && len(args) > 1:
-				return usagef("--give-up takes no FILE: it ends the restore that is under way")
-			case o.giveUp:
-				return g.giveUpRestore(cmd, args)
-			case len(args) == 0:
-				return usagef("which backup? name its FILE, or give up the restore that is under way with --give-up")
-			}
-			cell, err := g.cellOf(args[1:])
-			if err != nil {
-				return err
-			}
-			return g.restore(cmd, args[0], cell, o)
-		},
+	cmd.Args = arguments(cobra.MaximumNArgs(2))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case o.giveUp && len(args) > 1:
+			return usagef("--give-up takes no FILE: it ends the restore that is under way")
+		case o.giveUp:
+			return g.giveUpRestore(cmd, args)
+		case len(args) == 0:
+			return usagef("which backup? name its FILE, or give up the restore that is under way with --give-up")
+		}
+		cell, err := g.cellOf(args[1:])
+		if err != nil {
+			return err
+		}
+		return g.restore(cmd, args[0], cell, o)
 	}
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "replace everything in the cell")
 	cmd.Flags().BoolVar(&o.giveUp, "give-up", false, "give up the restore that is under way")
 	keepApart(cmd.Flags(), "give-up", "nothing is restored", "yes", "above", "reason")
 	cmd.Flags().Uint64Var(&o.above, "above", 0, "a `token` that is known to have been issued after the backup, by a guard for example")
 	cmd.Flags().StringVar(&o.why, "reason", "the cell is restored from a backup", "`text` for the clients whose sessions are ended")
-	return cmd
 }
 
 func (g *globals) giveUpRestore(cmd *cobra.Command, args []string) error {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	_ "embed"
 	"io"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,60 +15,112 @@ import (
 	"github.com/chubbylock/chubby/internal/helptext"
 )
 
+// verb completes a command with its flags and its action.
+type verb = func(g *globals, cmd *cobra.Command)
+
+// verbs are those of the commands, by their paths. The others of help.txt only group commands.
+func verbs() map[string]verb {
+	return map[string]verb{
+		"acquire": acquireVerb, "elect": electVerb, "semaphore": semaphoreVerb,
+		"locks": locksVerb, "lock break": lockBreakVerb, "history": historyVerb, "explain": explainVerb,
+		"sequencer check": sequencerCheckVerb, "sequencer show": sequencerShowVerb,
+
+		"ls": lsVerb, "tree": treeVerb, "cat": catVerb, "put": putVerb, "txn": txnVerb, "mkdir": mkdirVerb, "rm": rmVerb, "stat": statVerb,
+		"touch": touchVerb, "cp": copyVerb, "export": exportVerb, "import": importVerb, "watch": watchVerb,
+
+		"members ls": membersLsVerb, "members join": membersJoinVerb,
+
+		"cell status": statusVerb, "cell members": cellMembersVerb, "cell transfer": transferVerb,
+		"cell add": memberAddVerb, "cell remove": memberRemoveVerb, "cell replace": memberReplaceVerb,
+		"cell upgrade status": upgradeStatusVerb, "cell upgrade finish": upgradeFinishVerb,
+		"cell backup": backupVerb, "cell backup verify": backupVerifyVerb, "cell backup show": backupShowVerb,
+		"cell restore": restoreVerb, "cell recover": recoverVerb, "cell debug": debugVerb,
+		"session ls": sessionLsVerb, "session show": sessionShowVerb, "session end": sessionEndVerb,
+		"acl get": aclGetVerb, "acl set": aclSetVerb, "acl can": aclCanVerb,
+		"acl file ls": aclFileLsVerb, "acl file cat": aclFileCatVerb, "acl file put": aclFilePutVerb, "acl file rm": aclFileRmVerb,
+		"quota ls": quotaLsVerb, "quota set": quotaSetVerb, "top": topVerb, "lint": lintVerb,
+		"drill failover": drillVerb(drillFailOver), "drill outage": drillVerb(drillOutage),
+		"drill session-loss": drillVerb(drillSessionLoss), "drill slow-client": drillVerb(drillSlowClient),
+		"bench locks": benchVerb("locks"), "bench writes": benchVerb("writes"), "bench reads": benchVerb("reads"),
+		"bench cached": benchVerb("cached"), "bench sessions": benchVerb("sessions"), "sizing": sizingVerb,
+
+		"config use-cell": useCellVerb, "config current": currentCellVerb, "config cells": cellsVerb,
+		"config add-cell": addCellVerb, "config remove-cell": removeCellVerb,
+		"completion bash": shellVerb(generateBash), "completion zsh": shellVerb((*cobra.Command).GenZshCompletion),
+		"completion fish":       shellVerb(func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }),
+		"completion powershell": shellVerb((*cobra.Command).GenPowerShellCompletionWithDesc),
+		"version":               versionVerb, "whoami": whoamiVerb,
+	}
+}
+
+//go:embed help.txt
+var helpText string
+
+// commandTree returns the root of the commands in help.txt. The section of a command begins with "## " and its usage: its path, with
+// other names of the last word behind bars, and its arguments. Then come one line of summary, its description and its examples. The
+// title of a group of commands is behind "# ". A name in %[] stands for one of helpValues.
+func commandTree(g *globals) (root *cobra.Command) {
+	at, known, title := map[string]*cobra.Command{}, verbs(), ""
+	for _, section := range strings.Split("\n"+strings.NewReplacer(helpValues()...).Replace(helpText), "\n## ")[1:] {
+		section, next, titled := strings.Cut(section, "\n# ")
+		usage, section, _ := strings.Cut(section, "\n")
+		short, section, _ := strings.Cut(section, "\n")
+		long, example, _ := strings.Cut(section, "\nExamples:\n")
+		words := strings.Fields(usage)
+		n := slices.IndexFunc(words, func(word string) bool { return !unicode.IsLower(rune(word[0])) })
+		if n < 0 {
+			n = len(words)
+		}
+		above, names := strings.Join(words[:n-1], " "), strings.Split(words[n-1], "|")
+		path := strings.TrimPrefix(above+" "+names[0], " ")
+		cmd := &cobra.Command{
+			Use: strings.Join(append(names[:1:1], words[n:]...), " "), Aliases: names[1:],
+			Short: short, Long: strings.TrimSpace(long), Example: strings.TrimRight(example, "\n"),
+		}
+		if do := known[path]; do != nil {
+			do(g, cmd)
+		} else {
+			cmd.Args, cmd.RunE, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, needsVerb, 2
+		}
+		switch {
+		case root == nil:
+			root = cmd
+		case above == "":
+			cmd.GroupID = title
+			root.AddCommand(cmd)
+		default:
+			at[above].AddCommand(cmd)
+		}
+		at[path] = cmd
+		if titled {
+			title = strings.TrimSpace(next)
+			root.AddGroup(&cobra.Group{ID: title, Title: title})
+		}
+	}
+	return root
+}
+
 func newRootCommand() (*cobra.Command, *globals) {
 	g := &globals{}
-	root := &cobra.Command{
-		Use:   "chubbyctl",
-		Short: "Take locks, and read and write the small files of a Chubby cell",
-		Long: `chubbyctl takes locks, runs commands under them, and reads and writes the small
-files of a Chubby cell.
-
-A path is /ls/CELL/NAME/...; /ls/local/..., and what does not begin so, is in the default
-cell: that of --cell, CHUBBY_CELL or 'chubbyctl config use-cell'; else the only one that
-is configured; else local. The cell's servers are found from --servers; else from
-CHUBBY_CELLS ("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or
-~/.config/chubby/cells.yaml; else from DNS; else, for a cell named nowhere, on this
-machine, where 'chubbyd dev' starts one.
-
-A verb that is not in the list is the program chubbyctl-VERB, beside chubbyctl or on PATH.
-'chubbyctl queue', for work queues, and 'chubbyctl barrier' are chubbyctl-recipes.
-
-Exit codes are in 'chubbyctl help exit-codes', variables of the environment in 'chubbyctl
-help environment'.`,
-		Example: `  chubbyctl acquire /ls/local/nightly -- ./backup.sh
-  chubbyctl locks
-  chubbyctl put /ls/local/motd 'hello' && chubbyctl cat /ls/local/motd`,
-		Args:                       cobra.ArbitraryArgs,
-		RunE:                       needsVerb,
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		SuggestionsMinimumDistance: 2,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			g.stderr = term.NewSpeaker(term.Bare(cmd.ErrOrStderr()))
-			if err := g.validate(); err != nil {
-				return err
-			}
-			if err := checkFlags(cmd); err != nil {
-				return err
-			}
-			ctx, err := g.trace.begin(cmd.Context(), cmd)
-			cmd.SetContext(ctx)
-			if id := g.trace.id(); id != "" && g.verbose {
-				g.notice(g.stderr, "trace "+id)
-			}
+	root := commandTree(g)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		g.stderr = term.NewSpeaker(term.Bare(cmd.ErrOrStderr()))
+		if err := g.validate(); err != nil {
 			return err
-		},
+		}
+		if err := checkFlags(cmd); err != nil {
+			return err
+		}
+		ctx, err := g.trace.begin(cmd.Context(), cmd)
+		cmd.SetContext(ctx)
+		if id := g.trace.id(); id != "" && g.verbose {
+			g.notice(g.stderr, "trace "+id)
+		}
+		return err
 	}
 	root.SetFlagErrorFunc(explainFlagError)
 	g.addFlags(root.PersistentFlags())
-	addGrouped(root, "Locks", newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g),
-		newLocksCommand(g), newLockCommand(g), newHistoryCommand(g), newExplainCommand(g), newSequencerCommand(g))
-	addGrouped(root, "Files", newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newTxnCommand(g), newMkdirCommand(g), newRmCommand(g),
-		newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g))
-	addGrouped(root, "Recipes", newMembersCommand(g))
-	addGrouped(root, "Operate", newCellCommand(g), newSessionCommand(g), newACLCommand(g), newQuotaCommand(g), newTopCommand(g), newLintCommand(g),
-		newDrillCommand(g), newBenchCommand(g), newSizingCommand(g))
-	addGrouped(root, "Set up", newConfigCommand(g), newCompletionCommand(), newVersionCommand(g), newWhoamiCommand(g))
 	root.AddCommand(newGuardianCommand())
 	root.Version = builtFrom().Version // for --version, which prints what version prints
 	root.SetVersionTemplate(builtFrom().String())
@@ -88,12 +144,4 @@ func (g *globals) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
 	flags.StringVar(&g.trace.endpoint, "trace-endpoint", "", "where a trace of the command is sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
-}
-
-func addGrouped(root *cobra.Command, title string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: title, Title: title})
-	for _, cmd := range commands {
-		cmd.GroupID = title
-	}
-	root.AddCommand(commands...)
 }

@@ -20,43 +20,18 @@ type semaphoreOptions struct {
 	resize bool
 }
 
-func newSemaphoreCommand(g *globals) *cobra.Command {
+func semaphoreVerb(g *globals, cmd *cobra.Command) {
 	o := &semaphoreOptions{workOptions: workOptions{globals: g, noun: "directory"}}
-	cmd := &cobra.Command{
-		Use:   "semaphore PATH --slots N [flags] [-- CMD ARG...]",
-		Short: "Run a command that at most N run at a time, in the whole cell",
-		Long: fmt.Sprintf(`semaphore takes one of the N slots of the semaphore PATH, a directory, which it creates
-if absent (the directory above has to exist), and runs CMD while it holds the slot.
-Without CMD it prints the sequencer and holds the slot until SIGINT or SIGTERM. Those who
-wait get slots in the order in which they came.
-
-A slot is the lock of a file in the directory, so 'chubbyctl locks PATH' shows who holds
-which, why, and who waits. CMD runs as under acquire, with the same environment, the same
-safety and the same exit codes (see 'chubbyctl acquire --help'). CHUBBY_LOCK is the path
-of the slot's file, and there is another variable:
-  CHUBBY_SLOT  the number of the slot, 0 to N-1, which no other CMD has meanwhile: for a
-               port, a scratch directory, a share of the work
-
-All who use a semaphore name the same N; another number is refused (exit code %d), with
-the one that is right. --resize changes it: it waits, within --timeout, until the slots
-that it removes are free.
-
-Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exitUsage, exitHeld),
-		Example: `  chubbyctl semaphore /ls/local/converters --slots 3 -- ./convert film17
-  chubbyctl semaphore /ls/local/licences --slots 5 --wait 10m -- ./simulate
-  chubbyctl semaphore gpus --slots 4 -- sh -c './train --gpu $CHUBBY_SLOT'
-  chubbyctl semaphore /ls/local/converters --slots 5 --resize`,
-		Args: o.takeArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.takeStreams(cmd)
-			if err := o.validate(cmd.Flags().Changed); err != nil {
-				return err
-			}
-			if o.resize {
-				return o.resizeSemaphore(cmd.Context())
-			}
-			return o.runWork(cmd.Context(), o.takeSlot)
-		},
+	cmd.Args = o.takeArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.takeStreams(cmd)
+		if err := o.validate(cmd.Flags().Changed); err != nil {
+			return err
+		}
+		if o.resize {
+			return o.resizeSemaphore(cmd.Context())
+		}
+		return o.runWork(cmd.Context(), o.takeSlot)
 	}
 	flags := cmd.Flags()
 	o.addFlags(flags)
@@ -64,7 +39,6 @@ Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exi
 	o.addTry(flags, "do not wait if all slots are taken or delayed")
 	flags.BoolVar(&o.resize, "resize", false, "make --slots the size of the semaphore, instead of taking a slot")
 	keepApart(flags, "resize", "it takes no slot, and runs no command", append(flagsOfHolding(), "try")...)
-	return cmd
 }
 
 func (o *semaphoreOptions) validate(given func(flag string) bool) error {

@@ -14,30 +14,14 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-func newSequencerCommand(g *globals) *cobra.Command {
-	return newGroup("sequencer", "Check a proof that a lock is held, or show its parts",
-		&cobra.Command{
-			Use:   "check SEQ",
-			Short: "Ask the cell whether a sequencer is still valid",
-			Long: fmt.Sprintf(`check asks the cell whether the lock that a sequencer speaks of is still held in
-that generation. It exits with 0 if it is, and with %d if it is not or SEQ is not a
-valid sequencer. What is true now need not be true a moment later: a server that acts on
-requests compares tokens instead (package sequencer).`, exitMismatch),
-			Example: `  chubbyctl sequencer check "$CHUBBY_SEQUENCER"`,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.checkSequencer(cmd.Context(), args[0], cmd.OutOrStdout())
-			},
-		},
-		&cobra.Command{
-			Use:     "show SEQ",
-			Short:   "Show the parts of a sequencer, without asking anybody",
-			Long:    fmt.Sprintf("show prints the parts of a sequencer. It exits with %d if SEQ is not a valid sequencer.", exitMismatch),
-			Example: `  chubbyctl sequencer show "$CHUBBY_SEQUENCER"`,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.showSequencer(args[0], cmd.OutOrStdout())
-			},
-		},
-	)
+func sequencerCheckVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.checkSequencer(cmd.Context(), args[0], cmd.OutOrStdout())
+	}
+}
+
+func sequencerShowVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return g.showSequencer(args[0], cmd.OutOrStdout()) }
 }
 
 type verdictFields struct {

@@ -30,26 +30,11 @@ func newSessionFields(s client.SessionInfo) sessionFields {
 	}
 }
 
-func newSessionCommand(g *globals) *cobra.Command {
-	return newGroup("session", "Look at the sessions of a cell, and end them",
-		newSessionLsCommand(g), newSessionShowCommand(g), newSessionEndCommand(g))
-}
-
-func newSessionLsCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls [CELL]",
-		Aliases: []string{"list"},
-		Short:   "List the sessions of a cell",
-		Long: `ls lists the sessions of a cell: whose they are, the length of their lease, and
-how much of it is left. A session that is not extended lives at least as long as the
-first figure says. It normally ends before the second; a fail-over, or a master that
-was stopped for a moment, starts all leases again in full.`,
-		Example: "  chubbyctl session ls -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-				return g.printSessions(cmd.OutOrStdout(), c.EachSession(ctx))
-			})
-		},
+func sessionLsVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
+			return g.printSessions(cmd.OutOrStdout(), c.EachSession(ctx))
+		})
 	}
 }
 
@@ -105,24 +90,17 @@ func (g *globals) askSession(ctx context.Context, cell string, id api.SessionID)
 	return askCell(ctx, g, cell, func(c *client.Cell, ctx context.Context) (shownSession, error) { return findSession(ctx, c, cell, id) })
 }
 
-func newSessionShowCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "show ID [CELL]",
-		Short: "Show one session, with the locks that it holds",
-		Long: `show shows one session: whose it is, its lease, how much of that is left at least
-and at most, how many handles it has open, and which locks it holds.`,
-		Example: "  chubbyctl session show s42\n  chubbyctl session show 42 foo -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, cell, err := g.sessionOf(args)
-			if err != nil {
-				return err
-			}
-			s, err := g.askSession(cmd.Context(), cell, id)
-			if err != nil {
-				return err
-			}
-			return g.printSession(cmd.OutOrStdout(), s)
-		},
+func sessionShowVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, cell, err := g.sessionOf(args)
+		if err != nil {
+			return err
+		}
+		s, err := g.askSession(cmd.Context(), cell, id)
+		if err != nil {
+			return err
+		}
+		return g.printSession(cmd.OutOrStdout(), s)
 	}
 }
 
@@ -170,34 +148,16 @@ func (o *revocation) validate(verb string) error {
 
 const nowRisk = "--now: a holder that is alive may believe that it has the lock until its lease is over, and another have it too; only servers that check sequencers keep them apart"
 
-func newLockCommand(g *globals) *cobra.Command {
+func lockBreakVerb(g *globals, cmd *cobra.Command) {
 	o := &revocation{globals: g}
-	breaking := &cobra.Command{
-		Use:   "break PATH",
-		Short: "Take a lock away from its holders",
-		Long: `break takes a lock away from those who hold it. Their sequencers are not valid any
-more at once; the lock is free once each of them has let go, or its lease and
-lock-delay are over. break does not wait for that: 'chubbyctl locks PATH' shows it.
-Without --yes it says who holds the lock, changes nothing, and exits with 2. It
-takes the right to change the ACL of the node.
-
---now gives the lock to the next who asks at once. A holder that is alive may then
-believe that it still has it, until its lease is over, and two may act at once, unless
-the servers that the lock protects check sequencers. Use it when the holder is known
-to be dead.`,
-		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'  # who loses it?
-  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs' --yes
-  chubbyctl lock break /ls/local/deploy --reason 'web3 is unplugged' --yes --now`,
-		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
-			if err := o.validate("lock break"); err != nil {
-				return err
-			}
-			return o.breakLock(cmd, p)
-		}),
-	}
-	o.flags(breaking)
-	breaking.Flags().BoolVar(&o.now, "now", false, "do not wait for the holders: two may then believe that they hold it")
-	return newGroup("lock", "Act on a lock that others hold", breaking)
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
+		if err := o.validate("lock break"); err != nil {
+			return err
+		}
+		return o.breakLock(cmd, p)
+	})
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&o.now, "now", false, "do not wait for the holders: two may then believe that they hold it")
 }
 
 func (o *revocation) breakLock(cmd *cobra.Command, p api.Path) error {
@@ -258,33 +218,19 @@ func lockAt(locks []client.LockInfo, p api.Path) (client.LockInfo, bool) {
 	return client.LockInfo{}, false
 }
 
-func newSessionEndCommand(g *globals) *cobra.Command {
+func sessionEndVerb(g *globals, cmd *cobra.Command) {
 	o := &revocation{globals: g}
-	cmd := &cobra.Command{
-		Use:   "end ID [CELL]",
-		Short: "End a session",
-		Long: `end ends another's session. Nothing that it asks for is done any more, and the
-sequencers of its locks are not valid any more, at once; the session, with its
-ephemeral files, is gone and its locks are free once its client has heard of it, or
-its lease (and the lock-delays) are over. end does not wait for that: 'chubbyctl
-session show ID' shows it. Without --yes it says whose session it is, changes
-nothing, and exits with 2. It is for operators of the cell (/ls/CELL/acl/operators),
-except for sessions of one's own principal.`,
-		Example: `  chubbyctl session end s42 --reason 'left over from a test'  # whose is it?
-  chubbyctl session end s42 --reason 'left over from the test' --yes`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, cell, err := g.sessionOf(args)
-			if err == nil {
-				err = o.validate("session end")
-			}
-			if err != nil {
-				return err
-			}
-			return o.endSession(cmd, cell, id)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, cell, err := g.sessionOf(args)
+		if err == nil {
+			err = o.validate("session end")
+		}
+		if err != nil {
+			return err
+		}
+		return o.endSession(cmd, cell, id)
 	}
 	o.flags(cmd)
-	return cmd
 }
 
 func (o *revocation) endSession(cmd *cobra.Command, cell string, id api.SessionID) error {

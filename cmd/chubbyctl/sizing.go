@@ -10,32 +10,21 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func newSizingCommand(g *globals) *cobra.Command {
+func sizingVerb(g *globals, cmd *cobra.Command) {
 	var bytes term.Size = 256
 	c := sizing.Cell{Replicas: 5, Sessions: 1000, Handles: 3, Nodes: 10_000, Locks: 100, Writes: 10, Reads: 100, Turns: 10}
-	cmd := &cobra.Command{
-		Use:   "sizing",
-		Short: "Reckon what machines a cell needs, without a cell",
-		Long: `sizing adds up, from measured costs (docs/sizing.md), what each replica needs for what is
-to be in the cell and what all clients together do in a second. Give every replica what
-the master needs, twice the disk, because a snapshot is written beside those that are
-kept, and half the memory again.`,
-		Example: `  chubbyctl sizing --sessions 20000 --nodes 100000 --writes 200
-  chubbyctl sizing --sessions 5000 --cached 50 --watchers 20 --writes 5 -o json`,
-		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if c.Bytes = int64(bytes); !cmd.Flags().Changed("programs") {
-				c.Programs = c.Sessions
-			}
-			if fault := c.Validate(); fault != "" {
-				return usagef("%s", fault)
-			}
-			costs, err := sizing.Measured()
-			if err != nil {
-				return err
-			}
-			return g.printSizing(cmd.OutOrStdout(), c.Need(costs))
-		},
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if c.Bytes = int64(bytes); !cmd.Flags().Changed("programs") {
+			c.Programs = c.Sessions
+		}
+		if fault := c.Validate(); fault != "" {
+			return usagef("%s", fault)
+		}
+		costs, err := sizing.Measured()
+		if err != nil {
+			return err
+		}
+		return g.printSizing(cmd.OutOrStdout(), c.Need(costs))
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&c.Replicas, "replicas", c.Replicas, "replicas of the cell")
@@ -50,7 +39,6 @@ kept, and half the memory again.`,
 	flags.Float64Var(&c.Reads, "reads", c.Reads, "reads a second that no cache answers")
 	flags.Float64Var(&c.Turns, "turns", c.Turns, "locks that are acquired and released a second")
 	flags.IntVar(&c.Watchers, "watchers", c.Watchers, "clients that are told of a write, or have what it changes in their caches, on average")
-	return cmd
 }
 
 func (g *globals) printSizing(out io.Writer, n sizing.Need) error {

@@ -43,38 +43,22 @@ type topOptions struct {
 	most int
 }
 
-func newTopCommand(g *globals) *cobra.Command {
+func topVerb(g *globals, cmd *cobra.Command) {
 	o := topOptions{most: 10}
-	cmd := &cobra.Command{
-		Use:   "top [CELL]",
-		Short: "Show what a cell does, and what waits longest, again and again",
-		Long: `top shows at a glance whether a cell is well, how much it does, which locks somebody
-has waited for longest, and which changes wait for clients that have not dropped what they
-have cached, and for whom. On a terminal it goes on until Ctrl-C; else it looks once, or
---times.
-
-Rates are of the time since the look before, and so are missing in the first one and after
-a fail-over. Where clients have to say who they are, the numbers of the whole cell are for
-operators, and everybody else sees the locks and changes of what he may read.`,
-		Example: `  chubbyctl top
-  chubbyctl top foo --every 10s
-  chubbyctl top --times 2 -o json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			if o.most < 1 || o.most > api.MaxListed {
-				return usagef("--most %d: want 1 to %d", o.most, api.MaxListed)
-			}
-			if !cmd.Flags().Changed("times") && !term.StyleOf(cmd.OutOrStdout()).Terminal {
-				o.times = 1
-			}
-			return g.top(cmd, args, o)
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		if o.most < 1 || o.most > api.MaxListed {
+			return usagef("--most %d: want 1 to %d", o.most, api.MaxListed)
+		}
+		if !cmd.Flags().Changed("times") && !term.StyleOf(cmd.OutOrStdout()).Terminal {
+			o.times = 1
+		}
+		return g.top(cmd, args, o)
 	}
 	o.flags(cmd, " (default 0 on a terminal, else 1)")
 	cmd.Flags().IntVar(&o.most, "most", o.most, "how many locks and changes to list at most")
-	return cmd
 }
 
 func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {

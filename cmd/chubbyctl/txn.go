@@ -19,56 +19,16 @@ type txnOptions struct {
 	consent consent
 }
 
-func newTxnCommand(g *globals) *cobra.Command {
+func txnVerb(g *globals, cmd *cobra.Command) {
 	o := &txnOptions{globals: g}
-	cmd := &cobra.Command{
-		Use:   "txn",
-		Short: "Change several files at one moment, or none, on conditions",
-		Long: fmt.Sprintf(`txn writes, creates and deletes several nodes of one cell at one moment, if all
-of its conditions hold; else it changes nothing, and exits with %d. Readers see all
-of the changes, or none. They are made in the order of their flags, and each
-condition is about what there was before the first.
-
-A VALUE is taken as it is written, whatever is in it; - alone reads it from
-standard input, which may not be empty. What a program writes that fails halfway is
-taken for the whole, so write that to a file first. --put-file and --create-file
-take it from a FILE of this machine, with all of its bytes. A VALUE and a FILE begin
-behind the first =, and a number behind the last.
-
-Conditions may be given again and again, of nodes that are changed and of others.
---create is --put on the condition that there is no such node. Without a change,
-the exit code of txn says whether all conditions hold at one moment.
-
-A transaction has at most %d conditions and %d changes, no path is changed twice,
-and its paths and values have together at most %d bytes. A node whose lock
-somebody holds is not deleted. An access control list that takes from you the right
-to write it again is not written without --yes.
-
-With -o json there is a line for each change, in their order: that of put, or of
-rm. An error has in .error.path which condition, or which change, it is about.
-
-Exit codes: %d if a condition does not hold, or SEQ is not valid; the others are
-those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxContents, exitMismatch),
-		Example: `  # an item from one file to another, if nobody was faster
-  chubbyctl txn --if-generation next=17 --rm next --create 'running=item 4'
-  # two files of which nobody sees one without the other
-  chubbyctl txn --put-file svc/tls.crt=new.crt --put-file svc/tls.key=new.key
-  # only as the holder of a lock
-  chubbyctl txn --if-sequencer "$CHUBBY_SEQUENCER" --put svc/state=up --rm old
-  # in place of what was read, unless that was changed, or svc/frozen is there
-  g=$(chubbyctl -o json stat svc/limits | jq .content_generation)
-  ./raise >new && chubbyctl txn --if-generation "svc/limits=$g" \
-    --if-absent svc/frozen --put-file svc/limits=new`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.build(cmd); err != nil {
-				return err
-			}
-			return o.commit(cmd)
-		},
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.build(cmd); err != nil {
+			return err
+		}
+		return o.commit(cmd)
 	}
 	o.addSteps(cmd)
 	o.consent.flag(cmd)
-	return cmd
 }
 
 func (o *txnOptions) commit(cmd *cobra.Command) error {

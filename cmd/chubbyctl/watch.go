@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
@@ -52,74 +51,16 @@ func ofChildren() []api.EventKind {
 	return slices.DeleteFunc(api.EventKinds(), func(k api.EventKind) bool { return !k.OfChild() })
 }
 
-func newWatchCommand(g *globals) *cobra.Command {
+func watchVerb(g *globals, cmd *cobra.Command) {
 	o := &watchOptions{globals: g, now: now}
 	o.run = o.runHook
-	cmd := &cobra.Command{
-		Use:   "watch PATH...",
-		Short: "Print what happens to nodes, as it happens, or run a command for it",
-		Long: fmt.Sprintf(`watch prints the events of nodes, one per line, until Ctrl-C: when, what, on which
-path, the generation it is about, and an explanation. An event comes after the change
-that it reports: a read then returns that state, or a newer one. Several changes may
-be one event. With -o json the time is that of this machine.
-
-Without --events it tells when the contents are written, and, without --exec, when the
-lock is taken and when nobody holds it any more; with --children also of what comes,
-goes and changes in a directory. --events names the kinds instead:
-  %s
-Whatever was asked for, it also prints master-failed-over and events-lost, after
-which events may be missing, so look again; and handle-invalid when the node is
-gone: it then exits with %d, also if the node is created again.
-
-With --tree each PATH is a directory, which need not be there yet, and it tells what
-becomes of everything below it, however deep: contents-modified of each file that is
-written or created, and child-removed; --events child-added, too. Of what changes often
-it tells the newest. %d nodes and %d MiB are the most for each PATH.
-
-When the session ends, since this machine was suspended, say, or the cell was away for
-long, watch goes on in another, and prints events-lost; with --tree it tells instead
-what has become of what was there before.
-
---exec runs CMD with /bin/sh -c for each line that is printed, but for contents once
-for each generation; for master-failed-over and events-lost only if the contents, or the
-children that are watched, have changed since. --initial runs it at the beginning, too,
-for each PATH, or each file of a tree. No two run at once: what happens meanwhile waits,
-of the contents of one file the newest, and up to %d events; the rest becomes one
-events-lost. watch ignores CMD's exit status. CMD reads nothing from standard input, but
-see --contents, and has in its environment:
-  CHUBBY_EVENT       the kind, as contents-modified; initial at the beginning
-  CHUBBY_PATH        the path of the node
-  CHUBBY_CHILD       the name of the child, of events of children; else empty
-  CHUBBY_GENERATION  the generation, 0 if the event is about none
-Ctrl-C gives a CMD that runs SIGTERM, and %v to end.
-
---settle waits until nothing has happened for that long, and --settle-at-most no longer
-than that; then CMD runs once for all, with the newest event in its environment.
-
---contents has the contents of the file with each event, read after it: as contents,
-contents_base64 and content_generation with -o json, and the same object, as a line, on
-the standard input of CMD; with --settle a line for each event. CMD does not run without
-them: not when the file is gone, may not be read, or is not UTF-8. --contents=base64 runs
-CMD for all bytes; contents is missing then if they are no UTF-8.
-
-It exits with 0 after Ctrl-C, and after --count events.`,
-			strings.ReplaceAll(strings.Join(kindNames(subscribable()), ", "), "conflicting", "\n  conflicting"), exitFailed,
-			recipe.DefaultTreeNodes, recipe.DefaultTreeBytes>>20, api.MaxEventQueue, hookGrace),
-		Example: `  chubbyctl watch /ls/local/config --exec './reload.sh'
-  chubbyctl watch /ls/local/config --contents --initial \
-    --exec 'jq -j .contents >config'
-  chubbyctl watch --tree /ls/local/svc --settle 2s --exec './reload.sh'
-  chubbyctl watch /ls/local/config /ls/local/limits --exec 'echo "$CHUBBY_PATH"'
-  chubbyctl watch /ls/local/svc --children -o json
-  chubbyctl watch /ls/local/nightly --events lock-acquired --count 1`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.out, o.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if err := o.validate(cmd, args); err != nil {
-				return err
-			}
-			o.backlog = newBacklog(o.settle)
-			return o.runWatch(cmd.Context())
-		},
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.out, o.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if err := o.validate(cmd, args); err != nil {
+			return err
+		}
+		o.backlog = newBacklog(o.settle)
+		return o.runWatch(cmd.Context())
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.children, "children", false, "tell of a directory's children too")
@@ -138,7 +79,6 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 	keepApart(flags, "children", "a tree has the children of every directory", "tree")
 	zeroIsOff(flags, "settle", "settle-at-most")
 	flags.IntVar(&o.count, "count", 0, "end after `N` events (default: at Ctrl-C)")
-	return cmd
 }
 
 func (o *watchOptions) validate(cmd *cobra.Command, paths []string) error {

@@ -22,26 +22,14 @@ type caller struct {
 	Operator  *bool  `json:"operator"`       // null if the user may not know
 }
 
-func newWhoamiCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "whoami [CELL]",
-		Short: "Show whom a cell takes you for",
-		Long: `whoami shows the principal that the cell takes you for, which is the name that access
-control lists have to name, what the cell knows that by, and whether that principal is an
-operator of the cell: /ls/CELL/acl/operators lists them; without that list, they are those
-who may change the ACL names of the root.
-
-A cell that is insecure asks nobody who he is: there you are whom --as says, if the cell
-believes that, or else anonymous.`,
-		Example: "  chubbyctl whoami\n  chubbyctl whoami main -o json",
-		RunE: g.onCell(func(cmd *cobra.Command, cell string) error {
-			who, err := g.findCaller(cmd.Context(), cell)
-			if err != nil {
-				return err
-			}
-			return g.printCaller(cmd.OutOrStdout(), who)
-		}),
-	}
+func whoamiVerb(g *globals, cmd *cobra.Command) {
+	cmd.RunE = g.onCell(func(cmd *cobra.Command, cell string) error {
+		who, err := g.findCaller(cmd.Context(), cell)
+		if err != nil {
+			return err
+		}
+		return g.printCaller(cmd.OutOrStdout(), who)
+	})
 }
 
 func (g *globals) findCaller(ctx context.Context, cell string) (caller, error) {

@@ -13,25 +13,18 @@ import (
 )
 
 type workload struct {
-	name, short, long, example string
-	takes                      string   // its own flag: "size" or "locks"; may be empty
-	caches                     bool     // the clients cache what they read
-	operations                 []string // what is measured: one operation, or its two parts
-	does                       func(b *bench) string
+	takes      string   // its own flag: "size" or "locks"; may be empty
+	caches     bool     // the clients cache what they read
+	operations []string // what is measured: one operation, or its two parts
+	does       func(b *bench) string
 	// prepare creates what the i-th client needs, and returns what it repeats.
 	prepare func(ctx context.Context, b *bench, c *client.Client, i int) (load.Operation, error)
 }
 
-func workloads() []workload {
-	return []workload{
-		{
-			name:  "locks",
-			short: "Acquire and release locks",
-			takes: "locks",
-			long: `locks has each client take a lock and give it back, again and again: each a lock of
-its own, or with --locks 1 all the same, which measures how fast a lock goes from one
-holder to the next.`,
-			example:    "  chubbyctl bench locks\n  chubbyctl bench locks --locks 1 --clients 20",
+func workloads() map[string]workload {
+	return map[string]workload{
+		"locks": {
+			takes:      "locks",
 			operations: []string{"acquire", "release"},
 			does: func(b *bench) string {
 				if b.locks == b.clients {
@@ -41,46 +34,26 @@ holder to the next.`,
 			},
 			prepare: prepareLocks,
 		},
-		{
-			name:  "writes",
-			short: "Write files",
-			takes: "size",
-			long: `writes has each client write a file of its own, the whole of it, again and again.
-Every write goes through the log of the cell, to the disks of a majority.`,
-			example:    "  chubbyctl bench writes --size 4KiB --clients 32",
+		"writes": {
+			takes:      "size",
 			operations: []string{"write"},
 			does:       func(b *bench) string { return fmt.Sprintf("write files of %d bytes", int64(b.size)) },
 			prepare:    prepareWrites,
 		},
-		{
-			name:  "reads",
-			short: "Read a file from the master",
-			takes: "size",
-			long: `reads has all clients read one file, without a cache: each read asks the master, and
-that a majority whether it is still the master.`,
-			example:    "  chubbyctl bench reads --clients 32 --duration 30s",
+		"reads": {
+			takes:      "size",
 			operations: []string{"read"},
 			does:       func(b *bench) string { return fmt.Sprintf("read a file of %d bytes from the master", int64(b.size)) },
 			prepare:    prepareReads,
 		},
-		{
-			name:   "cached",
-			short:  "Read a file from the clients' caches",
-			takes:  "size",
-			caches: true,
-			long: `cached has all clients read one file, with a cache: except for the first of each, the
-reads are answered by the client library and ask nobody. It measures this machine.`,
-			example:    "  chubbyctl bench cached --clients 2",
+		"cached": {
+			takes:      "size",
+			caches:     true,
 			operations: []string{"cached read"},
 			does:       func(b *bench) string { return fmt.Sprintf("read a file of %d bytes from their caches", int64(b.size)) },
 			prepare:    prepareReads,
 		},
-		{
-			name:  "sessions",
-			short: "Open and close sessions",
-			long: `sessions has each client open a session and close it, again and again, as programs do
-that run for a moment only; each is two entries in the log of the cell.`,
-			example:    "  chubbyctl bench sessions --rate 100",
+		"sessions": {
 			operations: []string{"open", "close"},
 			does:       func(*bench) string { return "open and close sessions" },
 			prepare:    prepareSessions,
