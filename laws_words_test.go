@@ -29,7 +29,7 @@ func lawWords(t *testing.T, files []source) {
 		"client/recipe":                 31,
 		"client/recipe/resolver":        5,
 		"cmd/chubbyctl":                 37,
-		"cmd/chubbyctl/internal/sizing": 7,
+		"cmd/chubbyctl/internal/sizing": 6,
 		"cmd/chubbyctl/internal/term":   3,
 		"cmd/chubbyd":                   15,
 		"cmd/chubbyd/internal/names":    3,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -13,94 +15,71 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-func aclGetVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
-		stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
-		if err != nil {
-			return err
-		}
-		return g.printACL(cmd.OutOrStdout(), stat)
-	})
+func aclGetVerb(g *globals, cmd *cobra.Command, p api.Path) error {
+	stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
+	if err != nil {
+		return err
+	}
+	return printACL(g.output, cmd.OutOrStdout(), stat)
 }
 
-type namesFields struct {
-	Path          string         `json:"path"`
-	ACL           api.ACL        `json:"acl"`
-	ACLGeneration api.Generation `json:"acl_generation"`
+func nameFields(s api.Stat) term.Fields {
+	return term.Fields{"path", s.Path.String(), "acl", s.ACL, "acl_generation", s.ACLs}
 }
 
-func (g *globals) printACL(out io.Writer, s api.Stat) error {
-	return g.output.Show(out, namesFields{s.Path.String(), s.ACL, s.ACLs}, func(p *term.Page) {
+func printACL(as term.Format, out io.Writer, s api.Stat) error {
+	return as.Show(out, nameFields(s), func(p *term.Page) {
 		p.Fields("read", s.ACL.Read, "write", s.ACL.Write, "change", s.ACL.Change, "acl generation", s.ACLs)
 	})
 }
 
-type aclSetOptions struct {
-	*globals
-	consent
-	acl          api.ACL
-	ifGeneration uint64
-	conditional  bool
-}
-
 func aclSetVerb(g *globals, cmd *cobra.Command) {
-	o := &aclSetOptions{globals: g}
+	var acl api.ACL
+	var ifGeneration uint64
+	agreed := &consent{}
 	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
-		if err := o.validate(cmd); err != nil {
-			return err
+		changes := false
+		for _, given := range []struct{ flag, name string }{{"read", acl.Read}, {"write", acl.Write}, {"change", acl.Change}} {
+			if !cmd.Flags().Changed(given.flag) {
+				continue
+			}
+			changes = true
+			if fault := listNameProblem(given.name); fault != "" {
+				return usagef("--%s: %q cannot be the name of a list: %s", given.flag, abridged(given.name), fault)
+			}
 		}
-		return o.setNames(cmd, p)
+		if !changes {
+			return usagef("acl set: nothing to change; give one or more of --read, --write and --change")
+		}
+		var conditions []client.WriteOption
+		if cmd.Flags().Changed("if-generation") {
+			conditions = append(conditions, client.IfGeneration(api.Generation(ifGeneration)))
+		}
+		return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+			h, err := c.Open(ctx, p.String(), client.OpenOptions{ChangeACL: true})
+			if err != nil {
+				return err
+			}
+			before, err := h.Stat(ctx)
+			if err == nil {
+				err = agreed.confirmNames(ctx, c, p, before.ACL, acl.Change)
+			}
+			if err != nil {
+				return err
+			}
+			stat, err := h.SetACL(ctx, acl, conditions...)
+			if err != nil {
+				return err
+			}
+			return g.did(cmd.OutOrStdout(), cmd.ErrOrStderr(), nameFields(stat), "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
+		})
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&o.acl.Read, "read", "", "`NAME` of the list of those who may read")
-	flags.StringVar(&o.acl.Write, "write", "", "`NAME` of the list of those who may write, delete and lock")
-	flags.StringVar(&o.acl.Change, "change", "", "`NAME` of the list of those who may change these names, and take the lock away")
-	o.flag(cmd)
-	flags.Uint64Var(&o.ifGeneration, "if-generation", 0, "change only if the names are at ACL generation `G`")
-}
-
-func (o *aclSetOptions) validate(cmd *cobra.Command) error {
-	o.conditional = cmd.Flags().Changed("if-generation")
-	changes := false
-	for _, given := range []struct{ flag, name string }{{"read", o.acl.Read}, {"write", o.acl.Write}, {"change", o.acl.Change}} {
-		if !cmd.Flags().Changed(given.flag) {
-			continue
-		}
-		changes = true
-		if fault := listNameProblem(given.name); fault != "" {
-			return usagef("--%s: %q cannot be the name of a list: %s", given.flag, abridged(given.name), fault)
-		}
-	}
-	if !changes {
-		return usagef("acl set: nothing to change; give one or more of --read, --write and --change")
-	}
-	return nil
-}
-
-func (o *aclSetOptions) setNames(cmd *cobra.Command, p api.Path) error {
-	var conditions []client.WriteOption
-	if o.conditional {
-		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
-	}
-	return o.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-		h, err := c.Open(ctx, p.String(), client.OpenOptions{ChangeACL: true})
-		if err != nil {
-			return err
-		}
-		before, err := h.Stat(ctx)
-		if err == nil {
-			err = o.confirmNames(ctx, c, p, before.ACL, o.acl.Change)
-		}
-		if err != nil {
-			return err
-		}
-		stat, err := h.SetACL(ctx, o.acl, conditions...)
-		if err != nil {
-			return err
-		}
-		fields := namesFields{stat.Path.String(), stat.ACL, stat.ACLs}
-		return o.did(cmd.OutOrStdout(), cmd.ErrOrStderr(), fields, "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
-	})
+	flags.StringVar(&acl.Read, "read", "", "`NAME` of the list of those who may read")
+	flags.StringVar(&acl.Write, "write", "", "`NAME` of the list of those who may write, delete and lock")
+	flags.StringVar(&acl.Change, "change", "", "`NAME` of the list of those who may change these names, and take the lock away")
+	agreed.flag(cmd)
+	flags.Uint64Var(&ifGeneration, "if-generation", 0, "change only if the names are at ACL generation `G`")
 }
 
 // act is an action on a node that needs a right.
@@ -126,12 +105,7 @@ func acts() []act {
 	}
 }
 
-func actWords() (words []string) {
-	for _, a := range acts() {
-		words = append(words, a.word)
-	}
-	return words
-}
+func actWords() []string { return term.Each(acts(), func(a act) string { return a.word }) }
 
 type permission struct {
 	Path      string `json:"path"`
@@ -141,27 +115,31 @@ type permission struct {
 	Reason    string `json:"reason"`
 }
 
-func aclCanVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, a := range acts() {
-			if a.word != args[0] {
-				continue
-			}
-			p, err := g.parsePath(args[1])
-			if err != nil {
-				return err
-			}
-			answer, err := g.askPermission(cmd.Context(), a, p)
-			if err != nil {
-				return err
-			}
-			return g.printPermission(cmd.OutOrStdout(), answer)
+func aclCanVerb(g *globals, cmd *cobra.Command, args []string) error {
+	for _, a := range acts() {
+		if a.word != args[0] {
+			continue
 		}
-		return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(actWords(), ", "))
+		p, err := g.parsePath(args[1])
+		if err != nil {
+			return err
+		}
+		answer, err := askPermission(cmd.Context(), g, a, p)
+		if err != nil {
+			return err
+		}
+		err = g.output.Show(cmd.OutOrStdout(), answer, func(page *term.Page) {
+			page.Paragraph(term.Plain, term.Printable(answer.Reason), map[bool]string{true: "yes: ", false: "no: "}[answer.Allowed])
+		})
+		if err == nil && !answer.Allowed {
+			err = &exitError{code: exitFailed}
+		}
+		return err
 	}
+	return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(actWords(), ", "))
 }
 
-func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permission, error) {
+func askPermission(ctx context.Context, g *globals, a act, p api.Path) (permission, error) {
 	answer := permission{Path: p.String(), Act: a.word}
 	at := p
 	if a.inside {
@@ -193,12 +171,142 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 	return answer, err
 }
 
-func (g *globals) printPermission(out io.Writer, p permission) error {
-	err := g.output.Show(out, p, func(page *term.Page) {
-		page.Paragraph(term.Plain, term.Printable(p.Reason), map[bool]string{true: "yes: ", false: "no: "}[p.Allowed])
-	})
-	if err == nil && !p.Allowed {
-		err = &exitError{code: exitFailed}
+// listPath returns the path of a list: text is a NAME in the default cell, or the path of a file in any cell's
+// directory of lists.
+func listPath(g *globals, text string) (api.Path, error) {
+	if strings.HasPrefix(text, "/") {
+		p, err := g.parsePath(text)
+		if err == nil && p.Parent().Name() != api.ACLDir {
+			err = usagef("%v is no access control list: those of its cell are in %v", p, listsOf(p.Cell()))
+		}
+		return p, err
 	}
-	return err
+	if fault := listNameProblem(text); fault != "" {
+		return api.Path{}, usagef("%q cannot be the name of a list: %s", abridged(text), fault)
+	}
+	cell, err := g.defaultCell()
+	if err != nil {
+		return api.Path{}, err
+	}
+	return listsOf(cell).Join(text)
+}
+
+func aclFileLsVerb(g *globals, cmd *cobra.Command, cell string) error {
+	lists, err := readNode(cmd.Context(), g, listsOf(cell), (*client.Client).List)
+	if err != nil {
+		return err
+	}
+	return printList(g.output, cmd.OutOrStdout(), lists, false)
+}
+
+func aclFileCatVerb(g *globals, cmd *cobra.Command, args []string) error {
+	p, err := listPath(g, args[0])
+	if err != nil {
+		return err
+	}
+	return printFile(g, cmd, p)
+}
+
+func aclFileRmVerb(g *globals, cmd *cobra.Command) {
+	o := &consent{}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p, err := listPath(g, args[0])
+		if err != nil {
+			return err
+		}
+		return removeNode(g, cmd, p, o, nil)
+	}
+	o.flag(cmd)
+}
+
+func aclFilePutVerb(g *globals, cmd *cobra.Command) {
+	o := &consent{}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p, err := listPath(g, args[0])
+		if err != nil {
+			return err
+		}
+		list, err := readAccessList(g, cmd, args[1:], p)
+		if err != nil {
+			return err
+		}
+		if !admitsAny(list) {
+			g.notice(cmd.ErrOrStderr(), fmt.Sprintf("the list %s has no entry: it admits nobody", p.Base()))
+		}
+		put := &putOptions{globals: g, consent: *o}
+		return put.writeFile(cmd, p, list)
+	}
+	o.flag(cmd)
+}
+
+// readAccessList reads a list from the command line or standard input, checks it, and ends it with a newline.
+func readAccessList(g *globals, cmd *cobra.Command, text []string, p api.Path) ([]byte, error) {
+	argument := "-"
+	if len(text) > 0 {
+		argument = text[0]
+	}
+	list, err := g.readInput(cmd, argument, p, "list")
+	if err != nil {
+		return nil, err
+	}
+	if argument == "-" && len(list) == 0 {
+		return nil, usagef("acl file put: nothing came from standard input; write '' for a list that admits nobody. Nothing was sent")
+	}
+	if err := validateAccessList(string(list)); err != nil {
+		return nil, err
+	}
+	if len(list) > 0 && list[len(list)-1] != '\n' {
+		list = append(list, '\n')
+	}
+	return list, nil
+}
+
+// validateAccessList rejects lists with misleading lines. A cell accepts any file, and an unreadable line
+// admits nobody: a typing error would lock people out.
+func validateAccessList(list string) error {
+	n := 0
+	for line := range strings.Lines(list) {
+		n++
+		if fault := entryProblem(strings.TrimSuffix(line, "\n")); fault != "" {
+			return usagef("line %d of the list, %q, %s. Nothing was sent", n, abridged(line), fault)
+		}
+	}
+	return nil
+}
+
+// entryProblem returns the fault of a line of a list, or "".
+func entryProblem(line string) string {
+	included, isList := strings.CutPrefix(line, "@")
+	switch {
+	case !utf8.ValidString(line):
+		return "is not valid UTF-8"
+	case strings.HasSuffix(line, "\r"):
+		return "ends with a carriage return: write lines that end with a newline only"
+	case strings.ContainsFunc(line, term.IsInvisible):
+		return "holds a control or invisible character"
+	case strings.TrimSpace(line) != line:
+		return "begins or ends with a space"
+	case line == "" || line == "*" || line[0] == '#':
+		return ""
+	case isList:
+		if fault := listNameProblem(included); fault != "" {
+			return "includes what cannot be a list: " + fault
+		}
+	case len(line) > api.MaxPrincipal:
+		return fmt.Sprintf("is %d bytes long; a principal has at most %d", len(line), api.MaxPrincipal)
+	case strings.Contains(line, " #"):
+		return "has a comment behind a principal: write comments on lines of their own"
+	case strings.ContainsFunc(line, unicode.IsSpace):
+		return "has a space in it: write one principal a line"
+	}
+	return ""
+}
+
+func admitsAny(list []byte) bool {
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return true
+		}
+	}
+	return false
 }

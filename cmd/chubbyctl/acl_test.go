@@ -54,7 +54,7 @@ func TestEntries(t *testing.T) {
 func TestAccessLists(t *testing.T) {
 	p := api.MustParsePath("/ls/local/acl/ops")
 	for text, want := range map[string]string{"alice": "alice\n", "alice\n": "alice\n", "# x\n\n*": "# x\n\n*\n", "": ""} {
-		list, err := (&globals{}).readAccessList(&cobra.Command{}, []string{text}, p)
+		list, err := readAccessList(&globals{}, &cobra.Command{}, []string{text}, p)
 		if err != nil || string(list) != want {
 			t.Errorf("%q becomes %q, %v", text, list, err)
 		}
@@ -65,7 +65,7 @@ func TestAccessLists(t *testing.T) {
 	if err := validateAccessList("alice\n\nbob \n"); err == nil || !strings.Contains(err.Error(), `line 3 of the list, "bob "`) {
 		t.Errorf("the line is not named: %v", err)
 	}
-	if list, err := (&globals{}).listPath("/ls/foo/acl/ops"); err != nil || list.Cell() != "foo" {
+	if list, err := listPath(&globals{}, "/ls/foo/acl/ops"); err != nil || list.Cell() != "foo" {
 		t.Errorf("a list of another cell: %v, %v", list, err)
 	}
 }
@@ -77,7 +77,7 @@ func TestPrintACL(t *testing.T) {
 		term.JSON: `{"path":"/ls/foo/a","acl":{"read":"all","write":"ops","change":"root"},"acl_generation":3}` + "\n",
 	} {
 		var b bytes.Buffer
-		if err := (&globals{output: output}).printACL(&b, stat); err != nil || b.String() != want {
+		if err := printACL(output, &b, stat); err != nil || b.String() != want {
 			t.Errorf("%s: %v\n%s", output, err, b.String())
 		}
 	}
@@ -95,7 +95,7 @@ func TestCanOfWhatMayNotBeRead(t *testing.T) {
 		adapt := s.g.adapt
 		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
 		for _, a := range acts() {
-			answer, err := s.g.askPermission(s.Context(), a, api.MustParsePath("/ls/local/f"))
+			answer, err := askPermission(s.Context(), s.g, a, api.MustParsePath("/ls/local/f"))
 			if answer.Allowed && strings.Contains(answer.Reason, "the list ,") || err != nil {
 				t.Errorf("%s: %t, %q, %v", a.word, answer.Allowed, answer.Reason, err)
 			}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,7 @@ type acquireOptions struct {
 }
 
 func acquireVerb(g *globals, cmd *cobra.Command) {
-	o := &acquireOptions{workOptions: workOptions{globals: g, several: true}}
+	o := &acquireOptions{workOptions: workOptions{globals: g}}
 	cmd.Args = o.takeArguments
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.takeStreams(cmd)
@@ -62,24 +64,6 @@ func (o *acquireOptions) isQuiet() bool {
 	return o.giveWay || o.isOneTry()
 }
 
-func (o *acquireOptions) lockOptions() []client.LockOption {
-	options := []client.LockOption{client.Reason(o.reason)}
-	if o.owner != "" {
-		options = append(options, client.DetectDeadlock(o.owner))
-	}
-	if o.isQuiet() {
-		options = append(options, client.Quiet())
-	}
-	return options
-}
-
-func describeSignals() string {
-	return term.Style{Width: 86}.Wrap("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
-		"process group, others to CMD alone. Not passed on are "+supervise.NotForwarded()+". While chubbyctl waits for the lock, "+
-		"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet. "+
-		"systemd signals every process of a unit, so that CMD would get SIGTERM twice; KillMode=mixed has it signal chubbyctl only.", "")
-}
-
 // newGuardianCommand returns the hidden command with which acquire starts CMD's parent.
 func newGuardianCommand() *cobra.Command {
 	return &cobra.Command{
@@ -103,7 +87,13 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 		return nil, withAdvice(err, o.path, client.File)
 	}
 	return o.tryOrWait(ctx, 0, "no answer from the cell yet", func(ctx context.Context, w *lockWait) (*heldLock, error) {
-		acquire, options := h.TryAcquire, o.lockOptions()
+		acquire, options := h.TryAcquire, []client.LockOption{client.Reason(o.reason)}
+		if o.owner != "" {
+			options = append(options, client.DetectDeadlock(o.owner))
+		}
+		if o.isQuiet() {
+			options = append(options, client.Quiet())
+		}
 		if w != nil {
 			acquire, options = h.Acquire, append(options, client.OnQueued(w.queued))
 		}
@@ -125,10 +115,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 
 // acquireAll takes all locks, or none. If it has to wait, it says what for.
 func (o *acquireOptions) acquireAll(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
-	var paths []string
-	for _, p := range o.paths {
-		paths = append(paths, p.String())
-	}
+	paths := term.Each(o.paths, api.Path.String)
 	options := recipe.AllOptions{LockDelay: o.recipeDelay(), Reason: o.reason, Owner: o.owner, Quiet: o.isQuiet()}
 	if o.shared {
 		paths, options.Shared = nil, paths
@@ -190,10 +177,10 @@ func (o *workOptions) waitFor(ctx context.Context, minimum time.Duration, early 
 		defer cancel()
 	}
 	w := o.showWait(early)
-	defer w.stop()
+	defer w.progress.Stop()
 	t, err := take(ctx, w)
 	if err != nil && o.waits && errors.Is(context.Cause(ctx), ranOut) {
-		err = &exitError{exitWaited, o.waitRanOut(o.pathOf(err), w.last())}
+		err = &exitError{exitWaited, o.waitRanOut(o.pathOf(err), w.describe(w.progress.Last()))}
 	}
 	return t, err
 }
@@ -223,4 +210,75 @@ func (o *workOptions) explainHeld(e *api.Error) *api.Error {
 		told.Message = heldBy(e.Holders)
 	}
 	return &told
+}
+
+type semaphoreOptions struct {
+	workOptions
+	slots  int
+	resize bool
+}
+
+func semaphoreVerb(g *globals, cmd *cobra.Command) {
+	o := &semaphoreOptions{workOptions: workOptions{globals: g, noun: "directory"}}
+	cmd.Args = o.takeArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.takeStreams(cmd)
+		if err := o.validate(cmd.Flags().Changed); err != nil {
+			return err
+		}
+		if !o.resize {
+			return o.runWork(cmd.Context(), o.takeSlot)
+		}
+		err := o.withSession(cmd.Context(), o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+			return recipe.ResizeSemaphore(ctx, c, o.path.String(), o.slots)
+		})
+		if err != nil {
+			return withAdvice(err, o.path, client.Directory)
+		}
+		return o.did(o.out, o.err, term.Fields{"path", o.path.String(), "slots", o.slots}, "%v has %d slots", o.path, o.slots)
+	}
+	flags := cmd.Flags()
+	o.addFlags(flags)
+	flags.IntVar(&o.slots, "slots", 0, fmt.Sprintf("how many may hold the semaphore at a time, 1 to %d", recipe.MaxSlots))
+	o.addTry(flags, "do not wait if all slots are taken or delayed")
+	flags.BoolVar(&o.resize, "resize", false, "make --slots the size of the semaphore, instead of taking a slot")
+	keepApart(flags, "resize", "it takes no slot, and runs no command", append(flagsOfHolding(), "try")...)
+}
+
+func (o *semaphoreOptions) validate(given func(flag string) bool) error {
+	switch {
+	case !given("slots"):
+		return usagef("semaphore: --slots is missing: how many may hold %v at a time?", o.path)
+	case o.slots < 1 || o.slots > recipe.MaxSlots:
+		return usagef("--slots %d: want 1 to %d", o.slots, recipe.MaxSlots)
+	case o.resize && len(o.argv) > 0:
+		return usagef("semaphore: --resize takes no slot, and runs no command")
+	}
+	return o.workOptions.validate()
+}
+
+func (o *semaphoreOptions) takeSlot(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
+	sem := recipe.NewSemaphore(c, o.path.String(), o.slots)
+	options := recipe.SemaphoreOptions{LockDelay: o.recipeDelay(), Reason: o.reason}
+	early := fmt.Sprintf("all %d slots are taken, or the cell does not answer ('chubbyctl locks %v' shows who has them, and who waits)", o.slots, o.path)
+	return o.tryOrWait(ctx, minCampaign, early, func(ctx context.Context, w *lockWait) (*heldLock, error) {
+		acquire := sem.Acquire
+		if w == nil {
+			acquire = sem.TryAcquire
+		}
+		permit, err := acquire(ctx, options)
+		var refused *api.Error
+		if errors.As(err, &refused) { // the slots are tried in random order
+			slices.SortFunc(refused.Holders, func(a, b api.Holder) int { return cmp.Compare(a.Session, b.Session) })
+		}
+		if refused != nil && refused.Code == api.InvalidArgument && refused.Path == o.path.String() { // it has another size
+			return nil, fmt.Errorf("%w; 'chubbyctl semaphore %s --slots %d --resize' does that", err, quoted(o.path.String()), o.slots)
+		}
+		if err != nil {
+			return nil, withAdvice(err, o.path, client.Directory)
+		}
+		held, slot := holding(permit.Lock(), permit.Release), permit.Slot()
+		held.slot = &slot
+		return held, nil
+	})
 }

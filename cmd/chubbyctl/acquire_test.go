@@ -100,7 +100,7 @@ func told(t *testing.T, output term.Format, f func(w *lockWait)) []string {
 		o := &workOptions{globals: &globals{output: output}, path: api.MustParsePath("/ls/foo/a"), err: &b}
 		w := o.showWait("no answer")
 		f(w)
-		w.stop()
+		w.progress.Stop()
 	})
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
@@ -182,7 +182,7 @@ func TestSeveralLocksThatAreNotHad(t *testing.T) {
 			o := &acquireOptions{workOptions: workOptions{
 				globals: &globals{output: "text", timeout: 15 * time.Second}, err: &told, verb: "acquire",
 				paths: []api.Path{api.MustParsePath("/ls/local/ann"), api.MustParsePath("/ls/local/zoe")}, path: api.MustParsePath("/ls/local/ann"),
-				try: c.try, waits: !c.try, wait: c.wait, begun: stopwatch(),
+				try: c.try, waitLimit: waitLimit{c.wait, !c.try, stopwatch()},
 			}}
 			held, err := o.acquireAll(t.Context(), t.Context(), two)
 			if held != nil || exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
@@ -202,7 +202,7 @@ func TestSeveralLocksThatAreNotHad(t *testing.T) {
 // that does not answer.
 func TestBusyIsNoFailure(t *testing.T) {
 	held := errors.New("held by ann")
-	o := workOptions{globals: &globals{quiet: true}, busyCode: 9, busyCodeGiven: true}
+	o := workOptions{globals: &globals{quiet: true}, busy: busyCode{9, true}}
 	for _, c := range []struct {
 		err  error
 		code int
@@ -222,7 +222,7 @@ func TestBusyIsNoFailure(t *testing.T) {
 			t.Errorf("%+v: exit %d, and says %q; want %d", c.err, exitCode(err), &said, c.code)
 		}
 	}
-	o.quiet, o.busyCodeGiven = false, false
+	o.quiet, o.busy.given = false, false
 	if err := o.withBusyCode(&exitError{exitHeld, held}); exitCode(err) != exitHeld || !errors.Is(err, held) {
 		t.Errorf("without the flags: %v, exit %d", err, exitCode(err))
 	}

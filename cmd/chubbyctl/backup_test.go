@@ -30,7 +30,7 @@ func TestBackupInTheClearIsToldSo(t *testing.T) {
 	for name, want := range map[string]bool{"s3://b/x.backup?endpoint=http://minio:9000": true, "s3://b/x.backup?endpoint=https://minio:9000": false, "x.backup": false} {
 		var told bytes.Buffer
 		g := &globals{stderr: term.NewSpeaker(&told)}
-		if _, _, err := g.fileAt(name); err != nil {
+		if _, _, err := fileAt(g, name); err != nil {
 			t.Fatal(err)
 		}
 		g.stderr.Finish(false)
@@ -56,7 +56,7 @@ func TestRecoverFromARemovedReplica(t *testing.T) {
 	}
 	var out, remarks bytes.Buffer
 	g := &globals{output: "text", stderr: term.NewSpeaker(&remarks)}
-	if err := g.printSurvivors(&out, []recovery.Directory{gone, member}); err != nil || !strings.Contains(out.String(), "freshest, removed") {
+	if err := printSurvivors(g.output, &out, []recovery.Directory{gone, member}); err != nil || !strings.Contains(out.String(), "freshest, removed") {
 		t.Errorf("%v: %s", err, &out)
 	}
 	other := member
@@ -71,7 +71,7 @@ func TestRecoverFromARemovedReplica(t *testing.T) {
 	} {
 		remarks.Reset()
 		g.stderr = term.NewSpeaker(&remarks)
-		g.adviseRecovery(c.list)
+		adviseRecovery(g, c.list)
 		g.stderr.Finish(false)
 		if !strings.Contains(remarks.String(), "r3 was removed from cell foo: "+c.want) {
 			t.Errorf("%+v: %s", c.list, &remarks)

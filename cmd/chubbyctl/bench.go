@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -42,7 +44,6 @@ type bench struct {
 	out, err io.Writer
 }
 
-// benchVerb returns the verb of a workload.
 func benchVerb(name string) verb {
 	return func(g *globals, cmd *cobra.Command) {
 		b := &bench{globals: g, name: name, workload: workloads()[name], size: 128}
@@ -52,7 +53,11 @@ func benchVerb(name string) verb {
 			if err := b.validate(cmd); err != nil {
 				return err
 			}
-			return b.runBench(cmd.Context())
+			r, interrupted, err := b.measure(cmd.Context())
+			if r != nil {
+				err = errors.Join(err, b.printFigures(*r, interrupted)) // whatever ended it
+			}
+			return interruptOr(cmd.Context(), err)
 		}
 	}
 }
@@ -96,40 +101,36 @@ func (b *bench) validate(cmd *cobra.Command) error {
 	return err
 }
 
-// runBench measures, and prints the results, whatever ended it.
-func (b *bench) runBench(ctx context.Context) error {
-	f, err := b.measure(ctx)
-	if f != nil {
-		err = errors.Join(err, b.report(f))
-	}
-	return interruptOr(ctx, err)
-}
-
 // measure prepares the work and returns the figures, nil if it measured nothing. It removes everything it
 // created, or reports what is left.
-func (b *bench) measure(ctx context.Context) (_ *benchFields, err error) {
+func (b *bench) measure(ctx context.Context) (_ *load.Result, interrupted bool, err error) {
 	preparing, cancel := b.withTimeout(ctx)
 	defer cancel()
 	cell, err := client.Dial(preparing, b.config(b.base.Cell()))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer cell.Close()
 	var clients []*client.Client
 	defer func() { b.closeSessions(ctx, clients) }()
 	for range b.clients {
-		c, err := cell.NewSession(preparing, b.session())
+		c, err := cell.NewSession(preparing, b.sessionConfig())
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		clients = append(clients, c)
 	}
 	if b.scratch, err = b.base.Join("bench-" + clients[0].Session().String()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	b.notice(b.err, b.announcement())
+	pace := "as fast as they can"
+	if b.rate > 0 {
+		pace = fmt.Sprintf("at most %g times a second together", b.rate)
+	}
+	b.notice(b.err, fmt.Sprintf("bench: %s %s in %v, %s, for %v; Ctrl-C ends it early",
+		term.Counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration))
 	if _, err := makeDirectory(preparing, clients[0], b.scratch, false); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() {
 		b.closeSessions(ctx, clients) // a change waits for clients that cache the node
@@ -138,25 +139,22 @@ func (b *bench) measure(ctx context.Context) (_ *benchFields, err error) {
 	ops := make([]load.Operation, len(clients))
 	for i, c := range clients {
 		if ops[i], err = b.workload.prepare(preparing, b, c, i); err != nil {
-			return nil, fmt.Errorf("prepare client %d: %w", i+1, err)
+			return nil, false, fmt.Errorf("prepare client %d: %w", i+1, err)
 		}
 	}
 	cancel()
-	r, err := load.Run(ctx, load.Plan{Measure: b.duration, Rate: b.rate, Patience: b.patience}, ops)
-	return b.figures(r, hasEnded(ctx)), err
-}
-
-// patience returns how long the last operations may take: --timeout, and after an interrupt less.
-func (b *bench) patience(interrupted bool) (time.Duration, error) {
-	bound := b.timeout
-	if interrupted {
-		bound = min(bound, closeBound)
+	patience := func(interrupted bool) (time.Duration, error) { // for the last operations
+		bound := b.timeout
+		if interrupted {
+			bound = min(bound, closeBound)
+		}
+		return bound, outOfTime{bound}
 	}
-	return bound, outOfTime{bound}
+	r, err := load.Run(ctx, load.Plan{Measure: b.duration, Rate: b.rate, Patience: patience}, ops)
+	return &r, hasEnded(ctx), err
 }
 
-// session returns the configuration of a client's session.
-func (b *bench) session() client.SessionConfig {
+func (b *bench) sessionConfig() client.SessionConfig {
 	s := b.config(b.base.Cell()).Session()
 	s.NoCache = !b.workload.caches
 	return s
@@ -170,15 +168,6 @@ func (b *bench) closeSessions(ctx context.Context, clients []*client.Client) {
 		parting.Go(func() { b.closeSession(ctx, c) })
 	}
 	parting.Wait()
-}
-
-func (b *bench) announcement() string {
-	pace := "as fast as they can"
-	if b.rate > 0 {
-		pace = fmt.Sprintf("at most %g times a second together", b.rate)
-	}
-	return fmt.Sprintf("bench: %s %s in %v, %s, for %v; Ctrl-C ends it early",
-		term.Counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration)
 }
 
 // removeScratch removes the scratch directory, also after an interrupt, and reports whether it is gone. Its
@@ -211,28 +200,6 @@ func (b *bench) removeScratch(ctx context.Context) bool {
 	return false
 }
 
-type benchFields struct {
-	Workload    string          `json:"workload"`
-	Cell        string          `json:"cell"`
-	Clients     int             `json:"clients"`
-	DurationS   float64         `json:"duration_s"`
-	Interrupted bool            `json:"interrupted"`
-	Operations  []latencyFields `json:"operations"`
-}
-
-type latencyFields struct {
-	Operation string       `json:"operation"`
-	Count     int64        `json:"count"`
-	RatePerS  float64      `json:"rate_per_s"`
-	MinMS     milliseconds `json:"min_ms"`
-	MeanMS    milliseconds `json:"mean_ms"`
-	P50MS     milliseconds `json:"p50_ms"`
-	P90MS     milliseconds `json:"p90_ms"`
-	P99MS     milliseconds `json:"p99_ms"`
-	P999MS    milliseconds `json:"p999_ms"`
-	MaxMS     milliseconds `json:"max_ms"`
-}
-
 // milliseconds is a duration, exact to a tenth of a microsecond.
 type milliseconds float64
 
@@ -246,37 +213,152 @@ func (ms milliseconds) String() string {
 	return d.String()
 }
 
-func (b *bench) figures(r load.Result, interrupted bool) *benchFields {
-	w := b.workload
-	f := &benchFields{Workload: b.name, Cell: b.base.Cell(), Clients: b.clients, DurationS: term.Seconds(r.Took), Interrupted: interrupted}
+// printFigures prints the figures of a load.
+func (b *bench) printFigures(r load.Result, interrupted bool) error {
 	measured := []*hdrhistogram.Histogram{r.Whole}
-	if len(w.operations) == 2 {
+	if len(b.workload.operations) == 2 {
 		measured = []*hdrhistogram.Histogram{r.First, r.Second}
 	}
-	ms := func(d time.Duration) milliseconds { return milliseconds(float64(d) / float64(time.Millisecond)) }
+	names := []string{"min_ms", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"}
+	var operations []term.Fields
+	var rows [][]any
 	for i, l := range measured {
-		o := latencyFields{Operation: w.operations[i], Count: r.Count()}
-		at := func(percent float64) milliseconds { return ms(load.Time(l.ValueAtQuantile(percent))) }
-		if o.Count > 0 {
-			o.RatePerS = math.Round(10*float64(o.Count)/r.Took.Seconds()) / 10
-			o.MinMS, o.MeanMS, o.MaxMS = ms(load.Time(l.Min())), ms(load.Time(l.Mean())), ms(load.Time(l.Max()))
-			o.P50MS, o.P90MS, o.P99MS, o.P999MS = at(50), at(90), at(99), at(99.9)
+		rate, times := 0.0, make([]any, len(names))
+		at := func(percent float64) int64 { return l.ValueAtQuantile(percent) }
+		for j, units := range []int64{l.Min(), int64(l.Mean()), at(50), at(90), at(99), at(99.9), l.Max()} {
+			if times[j] = milliseconds(0); r.Count() > 0 {
+				times[j] = milliseconds(float64(load.Time(units)) / float64(time.Millisecond))
+			}
 		}
-		f.Operations = append(f.Operations, o)
+		if r.Count() > 0 {
+			rate = math.Round(10*float64(r.Count())/r.Took.Seconds()) / 10
+		}
+		f := term.Fields{"operation", b.workload.operations[i], "count", r.Count(), "rate_per_s", rate}
+		for j, name := range names {
+			f = append(f, name, times[j])
+		}
+		operations = append(operations, f)
+		shown := fmt.Sprintf("%.0f", rate)
+		if rate < 10 {
+			shown = fmt.Sprintf("%.1f", rate)
+		}
+		rows = append(rows, append([]any{b.workload.operations[i], r.Count(), shown}, times[1:]...))
 	}
-	return f
-}
-
-func (b *bench) report(f *benchFields) error {
-	return b.output.Show(b.out, f, func(p *term.Page) {
+	fields := term.Fields{
+		"workload", b.name, "cell", b.base.Cell(), "clients", b.clients, "duration_s", term.Seconds(r.Took), "interrupted", interrupted,
+		"operations", operations,
+	}
+	return b.output.Show(b.out, fields, func(p *term.Page) {
 		p.Table(func(t *term.Table) {
-			for _, o := range f.Operations {
-				rate := fmt.Sprintf("%.0f", o.RatePerS)
-				if o.RatePerS < 10 {
-					rate = fmt.Sprintf("%.1f", o.RatePerS)
-				}
-				t.Add(o.Operation, o.Count, rate, o.MeanMS, o.P50MS, o.P90MS, o.P99MS, o.P999MS, o.MaxMS)
+			for _, row := range rows {
+				t.Add(row...)
 			}
 		}, "OPERATION", "COUNT", "RATE/S", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
 	})
+}
+
+type workload struct {
+	takes      string   // its own flag: "size" or "locks"; may be empty
+	caches     bool     // the clients cache what they read
+	operations []string // what is measured: one operation, or its two parts
+	does       func(b *bench) string
+	// prepare creates what the i-th client needs, and returns what it repeats.
+	prepare func(ctx context.Context, b *bench, c *client.Client, i int) (load.Operation, error)
+}
+
+func workloads() map[string]workload {
+	return map[string]workload{
+		"locks": {
+			takes:      "locks",
+			operations: []string{"acquire", "release"},
+			does: func(b *bench) string {
+				if b.locks == b.clients {
+					return "acquire and release a lock of their own"
+				}
+				return fmt.Sprintf("acquire and release %s", term.Counted(b.locks, "lock"))
+			},
+			prepare: prepareLocks,
+		},
+		"writes": {
+			takes:      "size",
+			operations: []string{"write"},
+			does:       func(b *bench) string { return fmt.Sprintf("write files of %d bytes", int64(b.size)) },
+			prepare:    prepareWrites,
+		},
+		"reads": {
+			takes:      "size",
+			operations: []string{"read"},
+			does:       func(b *bench) string { return fmt.Sprintf("read a file of %d bytes from the master", int64(b.size)) },
+			prepare:    prepareReads,
+		},
+		"cached": {
+			takes:      "size",
+			caches:     true,
+			operations: []string{"cached read"},
+			does:       func(b *bench) string { return fmt.Sprintf("read a file of %d bytes from their caches", int64(b.size)) },
+			prepare:    prepareReads,
+		},
+		"sessions": {
+			operations: []string{"open", "close"},
+			does:       func(*bench) string { return "open and close sessions" },
+			prepare:    prepareSessions,
+		},
+	}
+}
+
+func (b *bench) openScratch(ctx context.Context, c *client.Client, name string, opts client.OpenOptions) (*client.Handle, error) {
+	p, err := b.scratch.Join(name)
+	if err != nil {
+		return nil, err
+	}
+	opts.Create, opts.Kind, opts.Ephemeral = client.File, api.File, true // the end of the sessions removes it
+	return c.Open(ctx, p.String(), opts)
+}
+
+func (b *bench) payload() []byte { return bytes.Repeat([]byte("x"), int(b.size)) }
+
+func prepareLocks(ctx context.Context, b *bench, c *client.Client, i int) (load.Operation, error) {
+	h, err := b.openScratch(ctx, c, strconv.Itoa(i%b.locks), client.OpenOptions{Write: true})
+	return func(ctx context.Context, part func()) error {
+		lock, err := h.Acquire(ctx, api.Exclusive, client.Reason("chubbyctl bench"))
+		if err != nil {
+			return err
+		}
+		part()
+		return lock.Release(ctx)
+	}, err
+}
+
+func prepareWrites(ctx context.Context, b *bench, c *client.Client, i int) (load.Operation, error) {
+	h, err := b.openScratch(ctx, c, strconv.Itoa(i), client.OpenOptions{Write: true})
+	contents := b.payload()
+	return func(ctx context.Context, _ func()) error {
+		_, err := h.SetContents(ctx, contents)
+		return err
+	}, err
+}
+
+func prepareReads(ctx context.Context, b *bench, c *client.Client, _ int) (load.Operation, error) {
+	h, err := b.openScratch(ctx, c, "file", client.OpenOptions{Read: true, Contents: b.payload()})
+	if err == nil {
+		_, _, err = h.Contents(ctx) // fills the cache, if any
+	}
+	return func(ctx context.Context, _ func()) error {
+		got, _, err := h.Contents(ctx)
+		if err == nil && len(got) != int(b.size) {
+			err = fmt.Errorf("%s has %d bytes, and %d were written", h.Path(), len(got), b.size)
+		}
+		return err
+	}, err
+}
+
+func prepareSessions(_ context.Context, b *bench, c *client.Client, _ int) (load.Operation, error) {
+	return func(ctx context.Context, part func()) error {
+		opened, err := c.Cell().NewSession(ctx, b.sessionConfig())
+		if err != nil {
+			return err
+		}
+		part()
+		return opened.Close(ctx)
+	}, nil
 }

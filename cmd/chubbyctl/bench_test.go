@@ -14,6 +14,22 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
+// benchFields are the figures of a bench, as programs read them.
+type benchFields struct {
+	Workload    string
+	Clients     int
+	Interrupted bool
+	Operations  []struct {
+		Operation string
+		Count     int64
+		RatePerS  float64 `json:"rate_per_s"`
+		MinMS     float64 `json:"min_ms"`
+		P50MS     float64 `json:"p50_ms"`
+		P99MS     float64 `json:"p99_ms"`
+		MaxMS     float64 `json:"max_ms"`
+	}
+}
+
 func benched(t *testing.T, text string) (fields benchFields) {
 	t.Helper()
 	for line := range strings.Lines(text) {

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,73 +20,40 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-type statusFields struct {
-	Cell     string          `json:"cell"`
-	CellID   api.CellID      `json:"cell_id"`
-	Master   string          `json:"master"`
-	Epoch    *api.Epoch      `json:"epoch"` // null, like all of the master's data, without an answer
-	Replicas []replicaFields `json:"replicas"`
-	Sessions *uint64         `json:"sessions"`
-	Nodes    *uint64         `json:"nodes"`
-	Locks    *uint64         `json:"locks"`
-	Level    *int            `json:"level"`
-
-	Restored *restorationFields `json:"restored"` // null if it never was, or no master answers
-	Acts     []actFields        `json:"acts"`     // in progress
-
-	Divergence string `json:"divergence"` // which replicas differ; "" if none do
-}
-
-type replicaFields struct {
-	client.ReplicaStatus
-	Error string `json:"error,omitempty"`
-}
-
-func newStatusFields(s client.Status, fault string) statusFields {
-	f := statusFields{Cell: s.Cell, CellID: s.CellID, Master: s.Master, Replicas: []replicaFields{}, Acts: []actFields{}, Divergence: fault}
+// statusFields returns a status for -o json. Without an answer of the master, all that only the master knows is null.
+func statusFields(s client.Status, fault string) term.Fields {
+	var epoch *api.Epoch
+	var sessions, nodes, locks *uint64
+	var level *int
 	if s.Master != "" {
-		f.Epoch, f.Sessions, f.Nodes, f.Locks, f.Level = &s.Epoch, &s.Sessions, &s.Nodes, &s.Locks, &s.Level
+		epoch, sessions, nodes, locks, level = &s.Epoch, &s.Sessions, &s.Nodes, &s.Locks, &s.Level
 	}
+	var restored any
 	if r := s.Restored; r != nil {
-		f.Restored = &restorationFields{timestamp(r.AtUnix), r.Counter, r.Index, timestamp(r.TakenUnix), r.Recovered}
+		restored = term.Fields{"at", timestamp(r.AtUnix), "counter", r.Counter, "index", r.Index, "taken", timestamp(r.TakenUnix), "recovered_from", r.Recovered}
 	}
-	for _, a := range s.Acts {
-		f.Acts = append(f.Acts, actFields{a.Kind, a.Replica, a.Principal, a.Session, timestamp(a.SinceUnix), a.Sealed, a.Waits})
+	type replica struct {
+		client.ReplicaStatus
+		Error string `json:"error,omitempty"`
 	}
+	replicas := []replica{}
 	for _, r := range s.Replicas {
-		row := replicaFields{ReplicaStatus: r}
+		row := replica{ReplicaStatus: r}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
 		}
-		f.Replicas = append(f.Replicas, row)
+		replicas = append(replicas, row)
 	}
-	return f
+	return term.Fields{
+		"cell", s.Cell, "cell_id", s.CellID, "master", s.Master, "epoch", epoch, "replicas", replicas,
+		"sessions", sessions, "nodes", nodes, "locks", locks, "level", level, "restored", restored,
+		"acts", term.Each(s.Acts, actFields), "divergence", fault,
+	}
 }
 
-func cellMembersVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = showCell(g, (*client.Cell).Members, g.printMembers)
-}
-
-func transferVerb(g *globals, cmd *cobra.Command) {
-	var to string
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cell, err := g.cellOf(args)
-		if err != nil {
-			return err
-		}
-		err = g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
-			master, err := c.Transfer(ctx, to)
-			if err != nil {
-				return err
-			}
-			return g.output.Say(cmd.OutOrStdout(), map[string]string{"master": master}, "%s is the master", master)
-		})
-		if len(args) > 0 && to == "" && (errors.Is(err, client.NothingListens) || errors.Is(err, api.WrongCell)) {
-			return fmt.Errorf("%w; if %s is a replica: 'chubbyctl cell transfer --to %s'", err, cell, cell)
-		}
-		return err
-	}
-	cmd.Flags().StringVar(&to, "to", "", "the id of the replica that is to be the master")
+func actFields(a api.Act) term.Fields {
+	return append(term.Fields{"kind", a.Kind, "replica", a.Replica, "principal", a.Principal}.With("session", a.Session),
+		"since", timestamp(a.SinceUnix), "sealed", a.Sealed, "waits", a.Waits)
 }
 
 // confirmDivergence asks the replicas again, and returns the fault if it remains. During writes, a replica's
@@ -101,8 +72,8 @@ func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string
 	return fault
 }
 
-func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
-	err := g.output.Show(out, newStatusFields(s, fault), func(p *term.Page) { drawStatus(p, s, fault) })
+func printStatus(as term.Format, out io.Writer, s client.Status, fault string) error {
+	err := as.Show(out, statusFields(s, fault), func(p *term.Page) { drawStatus(p, s, fault) })
 	if err == nil && s.Master == "" {
 		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "%s", explainNoMaster(s))}
 	}
@@ -179,6 +150,42 @@ func drawStatus(p *term.Page, s client.Status, fault string) {
 	say(term.Trouble, fault)
 }
 
+func describeAct(a api.Act) string {
+	what, ends := "A restore from a backup", "It ends by itself a minute after its author's last step; 'chubbyctl cell restore --give-up' ends it at once."
+	switch a.Kind {
+	case "joining":
+		what, ends = "Replica "+a.Replica+" is joining", "'chubbyctl cell remove "+a.Replica+"' gives it up."
+	case "outage":
+		what, ends = "A drill goes on: outage, begun at "+a.Replica, fmt.Sprintf("It ends with its author's chubbyctl, or by itself within %v of that.", api.MaxOutage)
+	case "leaving":
+		what, ends = "Replica "+a.Replica+" is leaving", "'chubbyctl cell remove "+a.Replica+" --cancel' has it stay."
+	default:
+		if a.Sealed {
+			ends = "No session can begin meanwhile. " + ends
+		}
+	}
+	by := "by the cell itself"
+	if a.Principal != "" {
+		by = "by " + term.Printable(a.Principal)
+	}
+	if a.Session != 0 {
+		by += " in session " + a.Session.String()
+	}
+	waits := ""
+	if a.Waits != "" {
+		waits = " It waits: " + term.Printable(a.Waits) + "."
+	}
+	return fmt.Sprintf("%s, %s, since %s.%s %s", what, by, localTime(a.SinceUnix), waits, ends)
+}
+
+func describeRestoration(r api.Restoration) string {
+	from := "a backup of " + localTime(r.TakenUnix)
+	if r.Recovered != "" {
+		from = fmt.Sprintf("what replica %s had when the cell had lost its majority (chubbyctl cell recover); changes that only the lost replicas had are missing", r.Recovered)
+	}
+	return fmt.Sprintf("Restored on %s, up to entry %d, from %s. No token up to %d is valid.", localTime(r.AtUnix), r.Index, from, r.Counter)
+}
+
 const (
 	lagging = 1000    // entries behind; fewer are normal under load
 	lowDisk = 1 << 30 // bytes
@@ -253,7 +260,7 @@ func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) str
 
 // adviseOnCell adds advice to an error if nothing listens where the cell should be: start one, or name its
 // address.
-func (g *globals) adviseOnCell(err error) error {
+func adviseOnCell(g *globals, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return err
@@ -262,7 +269,7 @@ func (g *globals) adviseOnCell(err error) error {
 	advice := ""
 	switch configured := client.ConfiguredCells(); {
 	case errors.Is(err, client.NothingListens):
-		advice = g.cellAdvice(path.Cell(), configured)
+		advice = cellAdvice(g, path.Cell(), configured)
 	case e.Code == api.WrongCell && len(g.servers) == 0 && len(configured) > 0 && !slices.Contains(configured, path.Cell()):
 		advice = notConfigured(path.Cell(), configured)
 	}
@@ -285,7 +292,7 @@ func notConfigured(cell string, configured []string) string {
 
 // cellAdvice advises about a cell whose servers refuse connections. configured are the cells in the user's
 // configuration.
-func (g *globals) cellAdvice(cell string, configured []string) string {
+func cellAdvice(g *globals, cell string, configured []string) string {
 	switch {
 	case len(g.servers) > 0:
 		return "check --servers, or start the cell"
@@ -295,4 +302,84 @@ func (g *globals) cellAdvice(cell string, configured []string) string {
 		return "check CHUBBY_CELLS and the file of cells, or start the cell"
 	}
 	return notConfigured(cell, configured)
+}
+
+func debugVerb(g *globals, cmd *cobra.Command, args []string) error {
+	return g.withCellOf(cmd, args[1:], func(ctx context.Context, c *client.Cell) error {
+		status, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		parts, err := client.Debug(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := writeDebug(args[0], statusFields(status, divergence(status.Replicas)), parts); err != nil {
+			return fmt.Errorf("write %s: %w", args[0], err)
+		}
+		return tellDebug(g.output, cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], parts)
+	})
+}
+
+func missingOf(p client.DebugPart) string {
+	switch {
+	case p.Err != nil:
+		return p.Err.Error()
+	case p.Cut:
+		return "the beginning, which did not fit"
+	}
+	return ""
+}
+
+func tellDebug(as term.Format, out, complaints io.Writer, file string, parts []client.DebugPart) error {
+	missing := []string{}
+	for _, p := range parts {
+		why := missingOf(p)
+		if why == "" {
+			continue
+		}
+		missing = append(missing, p.Replica+"/"+p.Name)
+		if _, err := fmt.Fprintf(complaints, "chubbyctl: %s of %s is missing: %s\n", p.Name, p.Replica, term.Printable(why)); err != nil {
+			return err
+		}
+	}
+	complete := len(parts) - len(missing)
+	f := term.Fields{"file", file, "parts", complete, "missing", missing}
+	err := as.Say(out, f, "%s: the cell's status, and %d of %d parts of what its replicas know", file, complete, len(parts))
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return api.Errorf(api.Unavailable, "%d of %d parts are missing in %s", len(missing), len(parts), file)
+}
+
+func writeDebug(name string, status any, parts []client.DebugPart) (err error) {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}()
+	packed := gzip.NewWriter(file)
+	archive, at := tar.NewWriter(packed), now()
+	add := func(name string, text []byte) {
+		err = errors.Join(err, archive.WriteHeader(&tar.Header{Name: "chubby-debug/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: at}))
+		_, failed := archive.Write(text)
+		err = errors.Join(err, failed)
+	}
+	text, err := json.MarshalIndent(status, "", "  ")
+	add("status.json", text)
+	var missing strings.Builder
+	for _, p := range parts {
+		if why := missingOf(p); why != "" {
+			fmt.Fprintf(&missing, "%s of %s: %s\n", p.Name, p.Replica, why)
+		}
+		if p.Err == nil {
+			add(strings.NewReplacer("/", "_", ":", "_").Replace(p.Replica)+"/"+p.Name+".txt", p.Text)
+		}
+	}
+	add("missing.txt", []byte(missing.String()))
+	return errors.Join(err, archive.Close(), packed.Close())
 }

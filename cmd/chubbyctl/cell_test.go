@@ -41,7 +41,7 @@ func TestDivergence(t *testing.T) {
 func TestDivergenceAsJSON(t *testing.T) {
 	var b bytes.Buffer
 	g := &globals{output: "json"}
-	if err := g.printStatus(&b, client.Status{Cell: "foo", Master: "r1"}, "r1 and r2 differ"); err != nil || !strings.Contains(b.String(), `"divergence":"r1 and r2 differ"`) {
+	if err := printStatus(g.output, &b, client.Status{Cell: "foo", Master: "r1"}, "r1 and r2 differ"); err != nil || !strings.Contains(b.String(), `"divergence":"r1 and r2 differ"`) {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
@@ -70,19 +70,19 @@ func TestStatusWithoutAMaster(t *testing.T) {
 	asJSON, asText := &globals{output: "json"}, &globals{output: "text"}
 	none := client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{ID: "r1", Role: "replica"}}}
 	lists := `"epoch":null,"replicas":[{`
-	if err := asJSON.printStatus(&b, none, ""); err == nil || !strings.Contains(b.String(), lists) || !strings.Contains(b.String(), `"sessions":null,"nodes":null,"locks":null,"level":null,`) {
+	if err := printStatus(asJSON.output, &b, none, ""); err == nil || !strings.Contains(b.String(), lists) || !strings.Contains(b.String(), `"sessions":null,"nodes":null,"locks":null,"level":null,`) {
 		t.Errorf("%v: %s", err, &b)
 	}
 	for level, want := range []string{"cell foo, no master, its feature level, sessions, nodes and locks are not known\n", "cell foo, no master, feature level 1 at least: its sessions, nodes and locks are not known\n"} {
 		b.Reset()
 		none.Level = level
-		if err := asText.printStatus(&b, none, ""); err == nil || !strings.HasPrefix(b.String(), want) {
+		if err := printStatus(asText.output, &b, none, ""); err == nil || !strings.HasPrefix(b.String(), want) {
 			t.Errorf("%v: %s; want %s", err, &b, want)
 		}
 	}
 	b.Reset()
 	empty := client.Status{Cell: "foo", Master: "r1", Epoch: 3, Level: 2, Nodes: 9}
-	if err := asJSON.printStatus(&b, empty, ""); err != nil || !strings.Contains(b.String(), `"epoch":3,`) || !strings.Contains(b.String(), `"sessions":0,"nodes":9,"locks":0,"level":2,`) {
+	if err := printStatus(asJSON.output, &b, empty, ""); err != nil || !strings.Contains(b.String(), `"epoch":3,`) || !strings.Contains(b.String(), `"sessions":0,"nodes":9,"locks":0,"level":2,`) {
 		t.Errorf("%v: %s", err, &b)
 	}
 }
@@ -155,7 +155,7 @@ func TestUpgradeWithoutMaster(t *testing.T) {
 	} {
 		f := newUpgradeFields(client.Status{Cell: "foo", Level: c.level, Replicas: c.replicas})
 		var out strings.Builder
-		if err := new(globals).printUpgrade(&out, f); err != nil {
+		if err := printUpgrade("", &out, f); err != nil {
 			t.Fatal(err)
 		}
 		if f.Next != c.next || !strings.HasPrefix(out.String(), c.says) {
@@ -170,18 +170,18 @@ func TestNothingListensIsExplained(t *testing.T) {
 	t.Setenv("CHUBBY_CELLS", "main=h1:7421;other=h2:7421")
 	t.Setenv("CHUBBY_CONFIG", "/dev/null")
 	none := &api.Error{Code: api.Unavailable, Path: "/ls/man", Message: "no server of cell man is running", Err: client.NothingListens}
-	err := (&globals{}).adviseOnCell(none)
+	err := adviseOnCell(&globals{}, none)
 	if exitCode(err) != exitUnavailable || !strings.Contains(err.Error(), "main, other") || strings.Contains(err.Error(), "every server") {
 		t.Errorf("exit %d: %v", exitCode(err), err)
 	}
-	if other := errors.New("x"); !errors.Is((&globals{}).adviseOnCell(other), other) {
+	if other := errors.New("x"); !errors.Is(adviseOnCell(&globals{}, other), other) {
 		t.Error("another error was changed")
 	}
 	for want, got := range map[string]string{
-		"chubbyd dev":        (&globals{}).cellAdvice("local", nil),
-		"check CHUBBY_CELLS": (&globals{}).cellAdvice("main", []string{"main"}),
-		"check --servers":    (&globals{servers: []string{"h:1"}}).cellAdvice("local", nil),
-		"main":               (&globals{}).cellAdvice("man", []string{"main"}),
+		"chubbyd dev":        cellAdvice(&globals{}, "local", nil),
+		"check CHUBBY_CELLS": cellAdvice(&globals{}, "main", []string{"main"}),
+		"check --servers":    cellAdvice(&globals{servers: []string{"h:1"}}, "local", nil),
+		"main":               cellAdvice(&globals{}, "man", []string{"main"}),
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("advice %q lacks %q", got, want)
@@ -193,7 +193,7 @@ func TestNothingListensIsExplained(t *testing.T) {
 func TestAdviceKeepsWhatWasSaid(t *testing.T) {
 	t.Setenv("CHUBBY_CELLS", "main=h1:7421")
 	none := &api.Error{Code: api.Unavailable, Path: "/ls/main/a", Message: "no server of cell main is running", Err: client.NothingListens}
-	err := (&globals{}).adviseOnCell(&exitError{exitFailed, fmt.Errorf("wrote /ls/main/a, but what it is like now is not known: %w", none)})
+	err := adviseOnCell(&globals{}, &exitError{exitFailed, fmt.Errorf("wrote /ls/main/a, but what it is like now is not known: %w", none)})
 	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "wrote /ls/main/a") || !strings.Contains(err.Error(), "check CHUBBY_CELLS") {
 		t.Errorf("exit %d: %v", exitCode(err), err)
 	}

@@ -45,7 +45,7 @@ func TestPrintMembers(t *testing.T) {
 	g := &globals{}
 	var out strings.Builder
 	list := []client.Member{{ID: "r1", Voter: true}, {ID: "r6", Phase: "joining", Waits: "it does not answer"}}
-	if err := g.printMembers(&out, list); err != nil || !strings.HasSuffix(out.String(), "\nr6 is joining, and waits: it does not answer\n") {
+	if err := printMembers(g.output, &out, list); err != nil || !strings.HasSuffix(out.String(), "\nr6 is joining, and waits: it does not answer\n") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

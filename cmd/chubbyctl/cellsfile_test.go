@@ -112,7 +112,7 @@ func TestCellsFileIsKept(t *testing.T) {
 		}
 	}
 	one = read()
-	free, err := one.lock()
+	free, err := one.claim()
 	if err != nil {
 		t.Fatal(err)
 	}

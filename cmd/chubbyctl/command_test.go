@@ -68,8 +68,8 @@ func supervising(t *testing.T, argv ...string) *workOptions {
 		t.Fatal(err)
 	}
 	return &workOptions{
-		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), argv: argv, program: program,
-		terms: tenure.Terms{KillAfter: 100 * time.Millisecond}, signals: make(chan os.Signal, 8), out: io.Discard, err: io.Discard,
+		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), workCommand: workCommand{argv, program, make(chan os.Signal, 8)},
+		terms: tenure.Terms{KillAfter: 100 * time.Millisecond}, out: io.Discard, err: io.Discard,
 	}
 }
 

@@ -19,32 +19,31 @@ import (
 // completionBound is how long the cell may take to answer Tab. After it there are no offers and no message.
 const completionBound = time.Second
 
-// completeBelow adds completion to every command and flag below root: from the cell, or a list of words; local
-// files only where a file is expected.
-func (g *globals) completeBelow(root *cobra.Command) {
-	g.completeCommand(root)
-	for _, cmd := range root.Commands() {
-		g.completeBelow(cmd)
-	}
-}
-
-// completeCommand also lets the usage line set the number of arguments, unless the command checks it itself.
-func (g *globals) completeCommand(cmd *cobra.Command) {
+// completeBelow adds completion to a command, its flags, and all commands below it: from the cell, or a list of words; local
+// files only where a file is expected. The usage line also sets the number of arguments, unless the command checks it itself.
+func completeBelow(g *globals, cmd *cobra.Command) {
 	if cmd.Args == nil && !cmd.Hidden {
-		cmd.Args = arguments(argumentCount(cmd.Use))
+		words, repeated := argumentsIn(cmd.Use)
+		least := len(slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word[0] == '[' }))
+		if cmd.Args = arguments(cobra.RangeArgs(least, len(words))); repeated {
+			cmd.Args = arguments(cobra.MinimumNArgs(least))
+		}
 	}
 	if cmd.ValidArgsFunction == nil && !cmd.Hidden {
-		cmd.ValidArgsFunction = g.completeArguments(cmd)
+		cmd.ValidArgsFunction = completeArguments(g, cmd)
 	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if _, set := cmd.GetFlagCompletionFunc(f.Name); set {
 			return
 		}
-		if complete := g.completeFlag(cmd, f); complete != nil {
+		if complete := completeFlag(g, cmd, f); complete != nil {
 			// Fails for a flag with a completion or a missing one; both were checked.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
 		}
 	})
+	for _, child := range cmd.Commands() {
+		completeBelow(g, child)
+	}
 }
 
 // argumentsIn returns the arguments in a usage line, "[CELL]" if optional, and whether the last may repeat.
@@ -59,21 +58,6 @@ func argumentsIn(use string) (words []string, repeated bool) {
 	return words, repeated
 }
 
-// argumentCount returns the check of the number of arguments, by a usage line.
-func argumentCount(use string) cobra.PositionalArgs {
-	words, repeated := argumentsIn(use)
-	least := 0
-	for _, word := range words {
-		if word[0] != '[' {
-			least++
-		}
-	}
-	if repeated {
-		return cobra.MinimumNArgs(least)
-	}
-	return cobra.RangeArgs(least, len(words))
-}
-
 // source returns what may be offered, each with its meaning behind a tab.
 type source = func(ctx context.Context, g *globals) []string
 
@@ -83,16 +67,13 @@ func words(list ...string) source {
 
 // fromCell is a source of what the default cell has.
 func fromCell[T any](ask func(*client.Cell, context.Context) ([]T, error), word func(T) string) source {
-	return func(ctx context.Context, g *globals) (list []string) {
+	return func(ctx context.Context, g *globals) []string {
 		cell, err := g.defaultCell()
 		if err != nil {
 			return nil
 		}
 		all, _ := askCell(ctx, g, cell, ask) // without an answer nothing is offered
-		for _, one := range all {
-			list = append(list, word(one))
-		}
-		return list
+		return term.Each(all, word)
 	}
 }
 
@@ -118,26 +99,23 @@ func sources() map[string]source {
 func ownSequencer(context.Context, *globals) []string { return []string{os.Getenv("CHUBBY_SEQUENCER")} }
 
 // lists are the access control lists of the default cell.
-func lists(ctx context.Context, g *globals) (names []string) {
+func lists(ctx context.Context, g *globals) []string {
 	cell, err := g.defaultCell()
 	if err != nil {
 		return nil
 	}
 	all, _ := readNode(ctx, g, listsOf(cell), (*client.Client).List) // without an answer nothing is offered
-	for _, s := range all {
-		names = append(names, s.Path.Base())
-	}
-	return names
+	return term.Each(all, func(s api.Stat) string { return s.Path.Base() })
 }
 
 // complete offers what a source has that begins with the half-written word.
 func (g *globals) complete(from source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		return withPrefix(half, from(cmd.Context(), g.forCompletion())), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(half, from(cmd.Context(), forCompletion(g))), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
+func completeArguments(g *globals, cmd *cobra.Command) cobra.CompletionFunc {
 	if strings.Contains(cmd.Use, "CMD") {
 		return g.completePath
 	}
@@ -168,7 +146,7 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 }
 
 // completeFlag returns the completion of a flag's value; nil for local files.
-func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
+func completeFlag(g *globals, cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	from, known := sources()[f.Name]
 	isText := slices.Contains([]string{"string", "stringSlice", "bool"}, f.Value.Type())
 	switch {
@@ -187,7 +165,7 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 }
 
 // forCompletion returns options with a short timeout and without output.
-func (g *globals) forCompletion() *globals {
+func forCompletion(g *globals) *globals {
 	h := *g
 	h.timeout = min(g.timeout, completionBound)
 	h.stderr = nil
@@ -207,7 +185,13 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 			return nil, cobra.ShellCompDirectiveNoFileComp // it takes one path
 		}
 	}
-	if roots := g.rootsLike(half); len(roots) > 0 {
+	var roots []string
+	for _, cell := range g.knownCells() {
+		if root := "/" + api.Root + "/" + cell + "/"; root != half && strings.HasPrefix(root, half) {
+			roots = append(roots, root)
+		}
+	}
+	if len(roots) > 0 {
 		return roots, more
 	}
 	cut := strings.LastIndexByte(half, '/')
@@ -218,19 +202,19 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	if err != nil {
 		return nil, more
 	}
-	children, err := readNode(cmd.Context(), g.forCompletion(), directory, (*client.Client).List)
+	children, err := readNode(cmd.Context(), forCompletion(g), directory, (*client.Client).List)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
-	for _, s := range children {
-		names = append(names, half[:cut+1]+label(s))
-	}
-	names = withPrefix(half, names)
+	names := withPrefix(half, term.Each(children, func(s api.Stat) string { return half[:cut+1] + label(s) }))
 	if len(names) == 1 && !strings.HasSuffix(names[0], "/") {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	return names, more
+}
+
+func (g *globals) completeNode(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return g.completePath(cmd, nil, half)
 }
 
 // knownCells returns the cells known without a call: the default, the configured ones, and local.
@@ -242,16 +226,6 @@ func (g *globals) knownCells() []string {
 	cells = append(cells, api.LocalCell)
 	slices.Sort(cells)
 	return slices.Compact(cells)
-}
-
-func (g *globals) rootsLike(half string) []string {
-	var roots []string
-	for _, cell := range g.knownCells() {
-		if root := "/" + api.Root + "/" + cell + "/"; root != half && strings.HasPrefix(root, half) {
-			roots = append(roots, root)
-		}
-	}
-	return roots
 }
 
 func withPrefix(half string, words []string) []string {

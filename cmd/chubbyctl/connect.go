@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -169,16 +168,6 @@ func (g *globals) onCell(run func(cmd *cobra.Command, cell string) error) action
 	}
 }
 
-func showCell[T any](g *globals, ask func(*client.Cell, context.Context) (T, error), show func(io.Writer, T) error) action {
-	return g.onCell(func(cmd *cobra.Command, cell string) error {
-		answer, err := askCell(cmd.Context(), g, cell, ask)
-		if err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), answer)
-	})
-}
-
 // withAdvice adds to a NotFound how to create the directory of a new node. If a node may have been created,
 // lastError gets that advice.
 func withAdvice(err error, path api.Path, create client.Creation) error {
@@ -219,15 +208,6 @@ func (d devCell) tlsFiles() client.TLSFiles {
 	return client.TLSFiles{CA: d.TLS.CA, Cert: d.TLS.Cert, Key: d.TLS.Key}
 }
 
-func (d devCell) servesAll(addresses []string) bool {
-	for _, address := range addresses {
-		if !slices.Contains(d.Replicas, devReplica{address}) {
-			return false
-		}
-	}
-	return true
-}
-
 // principal returns the principal to act as: --as; or, in a cell of 'chubbyd dev' in this directory without
 // authentication, the user of this machine, so that people see who holds locks. Any other cell would reject
 // such a claim.
@@ -237,7 +217,13 @@ func (g *globals) principal(cell string) string {
 	}
 	dir := filepath.Join(".chubby", cell)
 	dev, runs := readDevCell(dir)
-	if !runs || !dev.servesAll(g.servers) || !isLocked(filepath.Join(dir, "lock")) {
+	others := slices.ContainsFunc(g.servers, func(address string) bool { return !slices.Contains(dev.Replicas, devReplica{address}) })
+	lock, err := os.Open(filepath.Join(dir, "lock"))
+	if !runs || others || err != nil {
+		return ""
+	}
+	defer lock.Close()           // only read
+	if !durable.IsLocked(lock) { // a killed dev leaves its files
 		return ""
 	}
 	own, err := user.Current()
@@ -250,16 +236,6 @@ func (g *globals) principal(cell string) string {
 // isPrincipal reports whether a name can stand for itself in an access control list.
 func isPrincipal(name string) bool {
 	return name != "" && name != "*" && name[0] != '@' && name[0] != '#' && entryProblem(name) == ""
-}
-
-// isLocked reports whether a process has locked a file: a killed dev leaves its files.
-func isLocked(name string) bool {
-	f, err := os.Open(name)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }() // only read
-	return durable.IsLocked(f)
 }
 
 // tlsFiles returns the certificates for a cell: from the flags; or, for a cell without configuration, those of

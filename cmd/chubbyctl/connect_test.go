@@ -176,7 +176,7 @@ func TestPathsInTheDefaultCell(t *testing.T) {
 			t.Errorf("%s is in cell %s, %v; want %s", text, cell, err, want)
 		}
 	}
-	if list, err := g.listPath("ops"); err != nil || list.String() != "/ls/main/acl/ops" {
+	if list, err := listPath(g, "ops"); err != nil || list.String() != "/ls/main/acl/ops" {
 		t.Errorf("a list of the default cell is %v, %v", list, err)
 	}
 }

@@ -102,7 +102,7 @@ func TestDebugSaysWhatIsMissing(t *testing.T) {
 	} {
 		var out, said buffer
 		g := &globals{output: term.JSON}
-		err := g.tellDebug(&out, &said, "f", parts)
+		err := tellDebug(g.output, &out, &said, "f", parts)
 		missing := `"parts":1,"missing":["` + strings.ReplaceAll(what, ",", `","`) + `"]`
 		if exitCode(err) != exitUnavailable || !strings.Contains(out.String(), missing) || strings.Count(said.String(), "\n") != len(parts)-1 {
 			t.Errorf("exit code %d (%v), want %d; printed %s, said %s", exitCode(err), err, exitUnavailable, out.String(), said.String())

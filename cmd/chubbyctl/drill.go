@@ -46,7 +46,6 @@ type drillOptions struct {
 	out io.Writer
 }
 
-// drillVerb returns the verb of one kind of drills.
 func drillVerb(kind string) verb {
 	return func(g *globals, cmd *cobra.Command) {
 		o, flags := &drillOptions{globals: g, kind: kind}, cmd.Flags()
@@ -68,11 +67,20 @@ func drillVerb(kind string) verb {
 			if err := o.parse(args); err != nil {
 				return err
 			}
-			do := o.rehearse
 			if o.yes {
-				do = o.perform
+				return interruptOr(cmd.Context(), o.perform(cmd.Context()))
 			}
-			return interruptOr(cmd.Context(), do(cmd.Context()))
+			err := o.withCell(cmd.Context(), o.cell, func(ctx context.Context, c *client.Cell) error {
+				view, err := o.lookAtCell(ctx, c)
+				if err == nil && o.session != 0 {
+					_, err = findSession(ctx, c, o.cell, o.session)
+				}
+				if err != nil {
+					return err
+				}
+				return o.printPlan(view)
+			})
+			return interruptOr(cmd.Context(), cmp.Or(err, usagef("drill %v: nothing was done; --yes does it", o.kind)))
 		}
 	}
 }
@@ -115,20 +123,6 @@ func (o *drillOptions) parse(args []string) (err error) {
 	return err
 }
 
-func (o *drillOptions) rehearse(ctx context.Context) error {
-	err := o.withCell(ctx, o.cell, func(ctx context.Context, c *client.Cell) error {
-		view, err := o.look(ctx, c)
-		if err == nil && o.session != 0 {
-			_, err = findSession(ctx, c, o.cell, o.session)
-		}
-		if err != nil {
-			return err
-		}
-		return o.printPlan(o.plan(view))
-	})
-	return cmp.Or(err, usagef("drill %v: nothing was done; --yes does it", o.kind))
-}
-
 // cellView is the sessions and locks of a moment that the caller may see, without the drill's own.
 type cellView struct {
 	master   string
@@ -138,8 +132,8 @@ type cellView struct {
 	locks    map[string]client.LockInfo // held, delayed or waited for
 }
 
-// look reads the cell, once it has a master.
-func (o *drillOptions) look(ctx context.Context, c *client.Cell) (*cellView, error) {
+// lookAtCell reads the cell, once it has a master.
+func (o *drillOptions) lookAtCell(ctx context.Context, c *client.Cell) (*cellView, error) {
 	v := &cellView{sessions: map[api.SessionID]client.SessionInfo{}, locks: map[string]client.LockInfo{}}
 	overview, err := c.Overview(ctx, 1) // which waits for a master
 	if err != nil {
@@ -163,73 +157,10 @@ func (o *drillOptions) look(ctx context.Context, c *client.Cell) (*cellView, err
 	return v, nil
 }
 
-type drillPlan struct {
-	Drill     string  `json:"drill"`
-	Done      bool    `json:"done"` // false
-	Cell      string  `json:"cell"`
-	Master    string  `json:"master"`
-	Epoch     uint64  `json:"epoch"`
-	NoAnswerS float64 `json:"no_answer_s"` // the longest silence, in seconds
-	Partial   bool    `json:"partial"`     // what follows is only the visible part: the caller is no operator
-
-	Sessions   int `json:"sessions"`
-	InJeopardy int `json:"sessions_in_jeopardy"` // whose leases may end before a master answers
-	Lost       int `json:"sessions_lost"`        // and the usual grace period after it
-	Locks      int `json:"locks_held"`
-	Waiters    int `json:"requests_waiting"`
-
-	Unchecked hitLocks `json:"without_sequencer"`
-	GivenUp   hitLocks `json:"given_up"` // whose holders stop working before a master answers
-	Queues    hitLocks `json:"queues"`   // with waiters
-}
-
-type hitLocks struct {
-	List []lockFields `json:"list"`
-
-	locks []client.LockInfo
-}
-
-func (h *hitLocks) addIf(hit bool, l client.LockInfo) {
-	if hit {
-		h.List, h.locks = append(h.List, newLockFields(l)), append(h.locks, l)
-	}
-}
-
 // gap returns how long calls may go unanswered, assuming a bad fail-over.
 func (o *drillOptions) gap() time.Duration {
 	const election = 3 * time.Second
 	return map[string]time.Duration{drillFailOver: time.Second, drillHardFailOver: election, drillOutage: o.length + election}[o.kind]
-}
-
-func (o *drillOptions) plan(v *cellView) *drillPlan {
-	gap, nothing := o.gap(), hitLocks{List: []lockFields{}}
-	p := &drillPlan{
-		Drill: o.kind, Cell: o.cell, Master: v.master, Epoch: uint64(v.epoch), NoAnswerS: term.Seconds(gap), Partial: !v.whole,
-		Sessions: len(v.sessions), Unchecked: nothing, GivenUp: nothing, Queues: nothing,
-	}
-	for _, s := range v.sessions {
-		if s.LeftLeast < gap {
-			p.InJeopardy++
-		}
-		if s.LeftLeast+api.DefaultGrace < gap {
-			p.Lost++
-		}
-	}
-	for _, l := range o.hit(v) {
-		unchecked, givenUp := false, false
-		for _, h := range l.Holders {
-			left := v.sessions[h.Session].LeftLeast
-			unchecked, givenUp = unchecked || !h.Checked, givenUp || left+h.LockDelay-client.Margin(left, h.LockDelay) < gap
-		}
-		waiters := len(l.Waiters) + l.MoreWaiters
-		if p.Waiters += waiters; len(l.Holders) > 0 {
-			p.Locks++
-		}
-		p.Queues.addIf(waiters > 0, l)
-		p.Unchecked.addIf(unchecked || l.MoreHolders > 0, l)
-		p.GivenUp.addIf(givenUp, l)
-	}
-	return p
 }
 
 // hit returns the locks that a drill may hit: those of its victim, or all.
@@ -246,8 +177,44 @@ func holds(l client.LockInfo, id api.SessionID) bool {
 	return slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id })
 }
 
-func (o *drillOptions) printPlan(p *drillPlan) error {
-	return o.output.Show(o.out, p, func(page *term.Page) {
+// printPlan prints whom a drill would hit.
+func (o *drillOptions) printPlan(v *cellView) error {
+	gap, jeopardy, lost, held, waiting := o.gap(), 0, 0, 0, 0
+	for _, s := range v.sessions {
+		if s.LeftLeast < gap {
+			jeopardy++
+		}
+		if s.LeftLeast+api.DefaultGrace < gap {
+			lost++
+		}
+	}
+	var unchecked, givenUp, queues []client.LockInfo // given up: by holders that stop working before a master answers
+	addIf := func(hit bool, to *[]client.LockInfo, l client.LockInfo) {
+		if hit {
+			*to = append(*to, l)
+		}
+	}
+	for _, l := range o.hit(v) {
+		without, stops := l.MoreHolders > 0, false
+		for _, h := range l.Holders {
+			left := v.sessions[h.Session].LeftLeast
+			without, stops = without || !h.Checked, stops || left+h.LockDelay-client.Margin(left, h.LockDelay) < gap
+		}
+		waiters := len(l.Waiters) + l.MoreWaiters
+		if waiting += waiters; len(l.Holders) > 0 {
+			held++
+		}
+		addIf(waiters > 0, &queues, l)
+		addIf(without, &unchecked, l)
+		addIf(stops, &givenUp, l)
+	}
+	fields := term.Fields{
+		"drill", o.kind, "done", false, "cell", o.cell, "master", v.master, "epoch", v.epoch, "no_answer_s", term.Seconds(gap), "partial", !v.whole,
+		"sessions", len(v.sessions), "sessions_in_jeopardy", jeopardy, "sessions_lost", lost, "locks_held", held, "requests_waiting", waiting,
+		"without_sequencer", listOf(term.Each(unchecked, lockFields)), "given_up", listOf(term.Each(givenUp, lockFields)),
+		"queues", listOf(term.Each(queues, lockFields)),
+	}
+	return o.output.Show(o.out, fields, func(page *term.Page) {
 		say := page.Sentence
 		say(map[string]string{
 			drillFailOver:     "The master of cell %[1]s, %[2]s (epoch %[3]d), would hand over. Calls have no answer for some milliseconds, and for %[4]v if that goes badly.",
@@ -255,36 +222,38 @@ func (o *drillOptions) printPlan(p *drillPlan) error {
 			drillOutage:       "Cell %[1]s would have no master for %[5]v; now it is %[2]s (epoch %[3]d). Calls have no answer for so long, and for an election after it.",
 			drillSessionLoss:  "Session %[6]v would end. Its locks are free once its client has heard of it, or after its lease and their lock-delays.",
 			drillSlowClient:   "A session of the drill would cache a file of its own in %[7]s, and fall silent for %[5]v. Writers of the file then wait for up to %[8]v.",
-		}[o.kind], p.Cell, p.Master, p.Epoch, o.gap(), o.length, o.session, o.dir, api.CacheLease)
+		}[o.kind], o.cell, v.master, v.epoch, gap, o.length, o.session, o.dir, api.CacheLease)
 		counted := "The cell has"
-		if p.Partial {
+		if !v.whole {
 			counted = "You may see"
 			say("You are no operator of this cell. What follows counts only the sessions and locks that you may see; it would hit others, too.")
 		}
-		say("%s %s, %s held, and %s for locks.", counted, term.Counted(p.Sessions, "session"), term.Counted(p.Locks, "lock"), term.Counted(p.Waiters, "waiting request"))
-		if p.NoAnswerS > 0 {
+		say("%s %s, %s held, and %s for locks.", counted, term.Counted(len(v.sessions), "session"), term.Counted(held, "lock"), term.Counted(waiting, "waiting request"))
+		if gap > 0 {
 			say("%s would be in jeopardy, as their leases may be over before a master answers; %s would be lost, if their clients have the usual grace period of %v.",
-				term.Counted(p.InJeopardy, "session"), term.Counted(p.Lost, "session"), api.DefaultGrace)
-			p.GivenUp.draw(page, "LOCKS THAT THEIR HOLDERS GIVE UP", "no holder gives up its lock: all leases and lock-delays are longer")
+				term.Counted(jeopardy, "session"), term.Counted(lost, "session"), api.DefaultGrace)
+			drawHit(page, givenUp, "LOCKS THAT THEIR HOLDERS GIVE UP", "no holder gives up its lock: all leases and lock-delays are longer")
 		}
 		if o.kind != drillSlowClient {
-			p.Unchecked.draw(page, "LOCKS WITHOUT A SEQUENCER: if a holder goes on when it has lost its lock, nothing that the cell knows of stops it", "of all locks a sequencer was shown to the cell")
-			p.Queues.draw(page, "LOCKS THAT ARE WAITED FOR", "none")
+			drawHit(page, unchecked, "LOCKS WITHOUT A SEQUENCER: if a holder goes on when it has lost its lock, nothing that the cell knows of stops it", "of all locks a sequencer was shown to the cell")
+			drawHit(page, queues, "LOCKS THAT ARE WAITED FOR", "none")
 		}
 	})
 }
 
-func (h hitLocks) draw(p *term.Page, title, none string) {
+func listOf(list any) term.Fields { return term.Fields{"list", list} }
+
+func drawHit(p *term.Page, locks []client.LockInfo, title, none string) {
 	p.Line("")
 	p.Sentence("%s", title)
-	if len(h.locks) == 0 {
+	if len(locks) == 0 {
 		p.Line("%s", none)
 		return
 	}
 	p.Table(func(t *term.Table) {
-		for _, l := range h.locks[:min(len(h.locks), api.MaxListed)] {
+		for _, l := range locks[:min(len(locks), api.MaxListed)] {
 			addLock(t, l)
 		}
 	}, lockColumns()...)
-	p.Rest(len(h.locks)-api.MaxListed, "locks")
+	p.Rest(len(locks)-api.MaxListed, "locks")
 }

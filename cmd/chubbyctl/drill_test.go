@@ -96,7 +96,10 @@ func TestPlanOfWhoMayNotSeeEverything(t *testing.T) {
 			if said != partial || strings.Contains(printed, "The cell has 2 sessions") == partial {
 				t.Errorf("%s is told\n%s", who, printed)
 			}
-			var plan drillPlan
+			var plan struct {
+				Partial  bool
+				Sessions int
+			}
 			text, _, _ := strings.Cut(s.run("-o json drill failover local"+at), "}\n")
 			if err := json.Unmarshal([]byte(text+"}"), &plan); err != nil || plan.Partial != partial || plan.Sessions != map[bool]int{false: 2, true: 1}[partial] {
 				t.Errorf("%s: %v\n%s", who, err, text)
@@ -144,7 +147,7 @@ func TestPlanOfSessionLossPromisesNothing(t *testing.T) {
 	for kind, says := range map[string]bool{drillFailOver: true, drillHardFailOver: true, drillOutage: true, drillSessionLoss: false} {
 		var b bytes.Buffer
 		o := &drillOptions{globals: &globals{}, kind: kind, length: time.Second, out: &b}
-		if err := o.printPlan(o.plan(&cellView{})); err != nil {
+		if err := o.printPlan(&cellView{}); err != nil {
 			t.Fatal(err)
 		}
 		if said := strings.Contains(b.String(), "no holder gives up its lock"); said != says {
@@ -157,9 +160,8 @@ func TestPlanOfSessionLossPromisesNothing(t *testing.T) {
 func TestReportOfSlowClientSaysWhatEndedTheWait(t *testing.T) {
 	for longest, lapsed := range map[time.Duration]bool{time.Second: false, 2600 * time.Millisecond: true} {
 		var b bytes.Buffer
-		o := &drillOptions{globals: &globals{}, kind: drillSlowClient}
-		r := &drillReport{Slow: &slowFields{File: "/ls/local/x", SilentS: longest.Seconds(), Writes: 1, LongestS: longest.Seconds(), AtMostS: api.CacheLease.Seconds()}}
-		if err := o.output.Draw(&b, func(p *term.Page) { o.drawReport(p, r) }); err != nil {
+		d := &drilling{drillOptions: &drillOptions{kind: drillSlowClient}, before: &cellView{}, silent: longest, noAnswer: longest, calls: 1}
+		if err := term.Text.Draw(&b, d.drawReport); err != nil {
 			t.Fatal(err)
 		}
 		if said := strings.Contains(b.String(), "until its cache lease of 2.5s was over"); said != lapsed {

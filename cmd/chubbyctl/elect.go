@@ -42,11 +42,45 @@ func electVerb(g *globals, cmd *cobra.Command) {
 		case o.observe:
 			return o.followElection(ctx)
 		case o.show:
-			return o.showPrimary(ctx)
+			return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+				reign, err := recipe.Leader(ctx, c, o.path.String())
+				if err != nil {
+					return err
+				}
+				if reign.Vacant && !o.json() {
+					return api.Errorf(api.NotFound, "%v has no primary", o.path)
+				}
+				if err := o.printReign(reign, ""); err != nil || !reign.Vacant {
+					return err
+				}
+				return &exitError{code: exitFailed} // the line says that it is vacant
+			})
 		case o.candidates:
-			return o.listCandidates(ctx)
+			return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+				all, err := recipe.Candidates(ctx, c, o.path.String())
+				if err == nil && len(all) == 0 && !o.json() {
+					term.Remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
+				}
+				if err != nil || len(all) == 0 {
+					return err
+				}
+				list := term.List[recipe.Candidate]{
+					Fields: candidateFields,
+					Add: func(t *term.Table, one recipe.Candidate) {
+						t.Add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
+					},
+					Columns: []string{"CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE"},
+				}
+				return list.PrintAll(o.out, o.output, all)
+			})
 		case o.nominate != "":
-			return o.nominateCandidate(ctx)
+			err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+				return recipe.Nominate(ctx, c, o.path.String(), o.nominate)
+			})
+			if err == nil {
+				o.notice(fmt.Sprintf("%s is the next primary of %v; if there is one now, it has been asked to give way, and does at once if it runs with --yield", o.nominate, o.path))
+			}
+			return err
 		default:
 			return o.runWork(ctx, o.campaign)
 		}
@@ -108,7 +142,14 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 		if err != nil {
 			return nil, withAdvice(err, o.path, client.File)
 		}
-		t := holding(primary.Lock(), resignation(primary))
+		t := holding(primary.Lock(), func(ctx context.Context) error {
+			err := primary.Lock().Release(ctx)
+			// A silent client with the list of candidates in its cache can delay the end of the registration: that is not waited for.
+			ctx, cancel := context.WithTimeout(ctx, client.CleanupTime)
+			defer cancel()
+			_ = primary.Resign(ctx) // if it fails, the registration ends with the session
+			return err
+		})
 		t.request = request{asked: primary.Asked(), yield: o.yield, told: o.describeCandidate}
 		return t, nil
 	})
@@ -121,53 +162,11 @@ func (o *electOptions) describeCandidate() string {
 	return "a candidate that goes first is waiting; it has the lock when this one ends (--yield would give way at once)"
 }
 
-// resignation returns how a primary resigns: it releases the lock, and removes its registration. A silent
-// client with the list of candidates in its cache can delay the removal. resignation does not wait for that,
-// nor return its error.
-func resignation(p *recipe.Primary) func(context.Context) error {
-	return func(ctx context.Context) error {
-		err := p.Lock().Release(ctx)
-		ctx, cancel := context.WithTimeout(ctx, client.CleanupTime)
-		defer cancel()
-		_ = p.Resign(ctx) // if it fails, the registration ends with the session
-		return err
-	}
-}
-
-type candidateFields struct {
-	Name     string `json:"name"`
-	Rank     int    `json:"rank"`
-	Priority int    `json:"priority"`
-	Primary  bool   `json:"primary"`
-	Chosen   bool   `json:"chosen"`
-	Session  string `json:"session"`
-	Host     string `json:"host"`
-	PID      int    `json:"pid"`
-	valueFields
-}
-
-func newCandidateFields(c recipe.Candidate) candidateFields {
-	return candidateFields{c.Name, c.Rank, c.Priority, c.Primary, c.Chosen, c.Session.String(), c.Host, c.PID, newValueFields(c.Value)}
-}
-
-func (o *electOptions) listCandidates(ctx context.Context) error {
-	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
-		all, err := recipe.Candidates(ctx, c, o.path.String())
-		if err == nil && len(all) == 0 && !o.json() {
-			term.Remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
-		}
-		if err != nil || len(all) == 0 {
-			return err
-		}
-		list := term.List[recipe.Candidate, candidateFields]{
-			Fields: newCandidateFields,
-			Add: func(t *term.Table, one recipe.Candidate) {
-				t.Add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
-			},
-			Columns: []string{"CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE"},
-		}
-		return list.PrintAll(o.out, o.output, all)
-	})
+func candidateFields(c recipe.Candidate) term.Fields {
+	return append(term.Fields{
+		"name", c.Name, "rank", c.Rank, "priority", c.Priority, "primary", c.Primary, "chosen", c.Chosen,
+		"session", c.Session.String(), "host", c.Host, "pid", c.PID,
+	}, valueFields(c.Value)...)
 }
 
 func placeOf(c recipe.Candidate) string {
@@ -180,37 +179,13 @@ func placeOf(c recipe.Candidate) string {
 	return strconv.Itoa(c.Rank)
 }
 
-func (o *electOptions) nominateCandidate(ctx context.Context) error {
-	err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
-		return recipe.Nominate(ctx, c, o.path.String(), o.nominate)
-	})
-	if err == nil {
-		o.notice(fmt.Sprintf("%s is the next primary of %v; if there is one now, it has been asked to give way, and does at once if it runs with --yield", o.nominate, o.path))
-	}
-	return err
-}
-
-type primaryFields struct {
-	Path   string `json:"path"`
-	Vacant bool   `json:"vacant"`
-	Token  uint64 `json:"token"`
-	valueFields
-	Sure   bool          `json:"sure"`
-	Holder *holderFields `json:"holder,omitempty"`
-}
-
-// valueFields is a value in JSON: as text, empty if it is not UTF-8, and exact.
-type valueFields struct {
-	Value       string `json:"value"`
-	ValueBase64 string `json:"value_base64"`
-}
-
-func newValueFields(value []byte) valueFields {
-	f := valueFields{ValueBase64: base64.StdEncoding.EncodeToString(value)}
+// valueFields returns a value for -o json: as text, empty if it is not UTF-8, and exact.
+func valueFields(value []byte) term.Fields {
+	text := ""
 	if utf8.Valid(value) {
-		f.Value = string(value)
+		text = string(value)
 	}
-	return f
+	return term.Fields{"value", text, "value_base64", base64.StdEncoding.EncodeToString(value)}
 }
 
 // followElection prints every primary and every vacancy until an interrupt.
@@ -228,30 +203,9 @@ func (o *electOptions) followElection(ctx context.Context) error {
 	})
 }
 
-// showPrimary prints the current primary, or a vacancy, which is an error.
-func (o *electOptions) showPrimary(ctx context.Context) error {
-	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
-		reign, err := recipe.Leader(ctx, c, o.path.String())
-		if err != nil {
-			return err
-		}
-		if reign.Vacant && !o.json() {
-			return api.Errorf(api.NotFound, "%v has no primary", o.path)
-		}
-		if err := o.printReign(reign, ""); err != nil || !reign.Vacant {
-			return err
-		}
-		return &exitError{code: exitFailed} // the line says that it is vacant
-	})
-}
-
 // printReign prints a primary or a vacancy on one line.
 func (o *electOptions) printReign(r recipe.Reign, prefix string) error {
-	f := primaryFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, valueFields: newValueFields(r.Value), Sure: r.Sure}
-	if !r.Vacant && r.Holder.Session != 0 {
-		h := newHolderFields(r.Holder)
-		f.Holder = &h
-	}
+	f := append(append(term.Fields{"path", o.path.String(), "vacant", r.Vacant, "token", r.Token}, valueFields(r.Value)...), "sure", r.Sure)
 	what, color := "vacant", term.Waiting
 	switch {
 	case r.Vacant:
@@ -264,6 +218,7 @@ func (o *electOptions) printReign(r recipe.Reign, prefix string) error {
 		what += fmt.Sprintf("  token %d", r.Token)
 	}
 	if !r.Vacant && r.Holder.Session != 0 {
+		f = append(f, "holder", holderFields(r.Holder))
 		what += "  " + whoIs(r.Holder)
 	}
 	return o.output.SayIn(o.out, f, color, prefix+what)

@@ -36,7 +36,7 @@ func TestValueThatIsNoText(t *testing.T) {
 	if err := o.printReign(recipe.Reign{Token: 7, Value: value}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := term.JSON.Print(&out, newCandidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {
+	if err := term.JSON.Print(&out, candidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), `"value":"","value_base64":"/2E="`); n != 2 {
@@ -117,7 +117,7 @@ func TestCandidateThatCannotLeave(t *testing.T) {
 		primary, reader := c.Client("web1"), c.Client("web2")
 		var told buffer
 		o := &electOptions{value: "web1", workOptions: workOptions{
-			globals: &globals{output: "text", timeout: 15 * time.Second}, err: &told, path: api.MustParsePath("/ls/local/primary"), begun: stopwatch(),
+			globals: &globals{output: "text", timeout: 15 * time.Second}, err: &told, path: api.MustParsePath("/ls/local/primary"), waitLimit: waitLimit{begun: stopwatch()},
 		}}
 		held, err := o.campaign(t.Context(), t.Context(), primary)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestCandidateThatIsOutranked(t *testing.T) {
 		for i := range told {
 			session := c.Client("web1")
 			o := &electOptions{value: "web", priority: 3 - i, workOptions: workOptions{
-				globals: &globals{output: "text", timeout: 15 * time.Second}, err: &told[i], path: api.MustParsePath("/ls/local/primary"), begun: stopwatch(),
+				globals: &globals{output: "text", timeout: 15 * time.Second}, err: &told[i], path: api.MustParsePath("/ls/local/primary"), waitLimit: waitLimit{begun: stopwatch()},
 			}}
 			waiting.Go(func() {
 				_, _ = o.campaign(ctx, ctx, session)

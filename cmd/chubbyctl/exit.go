@@ -159,30 +159,6 @@ type creation struct{ error }
 
 func (c creation) Unwrap() error { return c.error }
 
-type errorFields struct {
-	Code       string         `json:"code"`
-	Message    string         `json:"message"`
-	Op         string         `json:"op,omitempty"`
-	Path       string         `json:"path,omitempty"`
-	Replica    string         `json:"replica,omitempty"`
-	Master     string         `json:"master,omitempty"`
-	Cell       string         `json:"cell,omitempty"`
-	Trace      string         `json:"trace,omitempty"`
-	Request    string         `json:"request,omitempty"`
-	Holders    []holderFields `json:"holders,omitempty"`
-	RemainingS float64        `json:"remaining_s,omitempty"`
-	Current    api.Generation `json:"current,omitempty"`
-	Cycle      []cycleFields  `json:"cycle,omitempty"`
-	Exit       int            `json:"exit"`
-}
-
-type cycleFields struct {
-	Session string `json:"session"`
-	Owner   string `json:"owner,omitempty"`
-	Path    string `json:"path"`
-	For     string `json:"for"`
-}
-
 // printError prints an error in the format of -o; nothing for a CMD that ended with its own exit code.
 func (g *globals) printError(w io.Writer, err error) {
 	var own *exitError
@@ -190,7 +166,7 @@ func (g *globals) printError(w io.Writer, err error) {
 		return
 	}
 	if g.json() {
-		_ = g.output.Print(w, map[string]errorFields{"error": newErrorFields(err)}) // there is nowhere to report it
+		_ = g.output.Print(w, term.Fields{"error", errorFields(err)}) // there is nowhere to report it
 		return
 	}
 	for _, one := range splitJoined(err) {
@@ -223,19 +199,18 @@ func splitJoined(err error) []error {
 	return joined.Unwrap()
 }
 
-func newErrorFields(err error) errorFields {
-	f := errorFields{Code: codeName(err), Message: err.Error(), Exit: exitCode(err)}
+func errorFields(err error) term.Fields {
+	f := term.Fields{"code", codeName(err), "message", err.Error()}
+	step := func(w api.Wait) term.Fields {
+		return append(term.Fields{"session", w.Session.String()}.With("owner", w.Owner), "path", w.Path, "for", w.For.String())
+	}
 	var e *api.Error
 	if errors.As(err, &e) {
-		f.Op, f.Path, f.Replica, f.Master, f.Cell, f.Trace = e.Op, e.Path, e.Replica, e.Master, e.Cell, e.Trace
-		f.Request = e.Request
-		f.RemainingS, f.Current = term.Seconds(e.Remaining), e.Current
-		f.Holders = newHolderList(e.Holders)
-		for _, w := range e.Cycle {
-			f.Cycle = append(f.Cycle, cycleFields{Session: w.Session.String(), Owner: w.Owner, Path: w.Path, For: w.For.String()})
-		}
+		f = f.With("op", e.Op).With("path", e.Path).With("replica", e.Replica).With("master", e.Master).With("cell", e.Cell).
+			With("trace", e.Trace).With("request", e.Request).With("holders", term.Each(e.Holders, holderFields)).
+			With("remaining_s", term.Seconds(e.Remaining)).With("current", e.Current).With("cycle", term.Each(e.Cycle, step))
 	}
-	return f
+	return append(f, "exit", exitCode(err))
 }
 
 // codeName returns an error's code for programs: the cell's, or the nearest for an error of this program.

@@ -37,11 +37,7 @@ type exportLine struct {
 	Nodes int  `json:"nodes,omitempty"` // the last line: how many
 }
 
-func exportVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = g.onPath(g.export)
-}
-
-func (g *globals) export(cmd *cobra.Command, p api.Path) error {
+func exportVerb(g *globals, cmd *cobra.Command, p api.Path) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
@@ -57,7 +53,7 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(w.count(nil), lines.Encode(newExportLine(s, p, contents)))
+			return errors.Join(w.countNode(nil), lines.Encode(newExportLine(s, p, contents)))
 		}})
 		if err != nil {
 			return err
@@ -162,7 +158,17 @@ func importVerb(g *globals, cmd *cobra.Command) {
 		if p.Name() == api.ACLDir || isList(p) {
 			return usagef("import: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", p)
 		}
-		return o.importTree(cmd, p)
+		in := cmd.InOrStdin()
+		if term.IsTerminal(in) {
+			return usagef("import: it reads an export from standard input, as in 'chubbyctl import PATH <FILE'")
+		}
+		lines := newExportReader(in)
+		if _, err := untilInterrupt(cmd.Context(), lines.next); err != nil { // before anything is sent
+			return err
+		}
+		return o.withTree(cmd, p, "imported", func(ctx context.Context, w *treeWalk) error {
+			return (&importing{importOptions: o, treeWalk: w, root: p}).run(ctx, lines)
+		})
 	})
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "replace the contents of files that are there")
 	cmd.Flags().BoolVar(&o.names, "acl", false, "set the ACL names of the export, too")
@@ -178,20 +184,6 @@ type importing struct {
 type namedDirectory struct {
 	path  api.Path
 	names api.ACL
-}
-
-func (o *importOptions) importTree(cmd *cobra.Command, root api.Path) error {
-	in := cmd.InOrStdin()
-	if term.IsTerminal(in) {
-		return usagef("import: it reads an export from standard input, as in 'chubbyctl import PATH <FILE'")
-	}
-	lines := newExportReader(in)
-	if _, err := untilInterrupt(cmd.Context(), lines.next); err != nil { // before anything is sent
-		return err
-	}
-	return o.withTree(cmd, root, "imported", func(ctx context.Context, w *treeWalk) error {
-		return (&importing{importOptions: o, treeWalk: w, root: root}).run(ctx, lines)
-	})
 }
 
 func (i *importing) run(ctx context.Context, lines *exportReader) error {
@@ -237,11 +229,20 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		kind = api.Directory
 	}
 	if p.IsRoot() && kind == api.Directory {
-		return i.count(nil) // it exists
+		return i.countNode(nil) // it exists
 	}
 	err := i.put(ctx, p, kind, contents, !i.overwrite)
-	if api.CodeOf(err) == api.Exists && i.isSame(ctx, p, contents) {
-		err = nil
+	if api.CodeOf(err) == api.Exists {
+		failed := i.call(ctx, p, func(ctx context.Context) error {
+			found, _, err := i.client.Get(ctx, p.String())
+			if err == nil && !bytes.Equal(found, contents) {
+				err = errSkip
+			}
+			return err
+		})
+		if failed == nil { // it has these contents already
+			err = nil
+		}
 	}
 	if err == nil && i.names && line.ACL != nil {
 		names := *line.ACL
@@ -252,22 +253,13 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		}
 	}
 	if err == nil {
-		return i.count(map[string]string{"path": p.String()})
+		return i.countNode(map[string]string{"path": p.String()})
 	}
 	passing := []api.Code{api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory, api.InvalidArgument}
 	if p != i.root {
 		passing = append(passing, api.NotFound)
 	}
 	return unlessSkipped(i.leaveFor(p, err, passing...))
-}
-
-func (i *importing) isSame(ctx context.Context, p api.Path, contents []byte) bool {
-	var found []byte
-	err := i.call(ctx, p, func(ctx context.Context) (err error) {
-		found, _, err = i.client.Get(ctx, p.String())
-		return err
-	})
-	return err == nil && bytes.Equal(found, contents)
 }
 
 // closeDirectories sets the names of finished directories: those that do not contain next; all without a next

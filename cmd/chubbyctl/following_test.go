@@ -210,8 +210,9 @@ func TestObserversGoOn(t *testing.T) {
 		var reigns, changes bytes.Buffer
 		elect := &electOptions{workOptions: workOptions{globals: s.g, path: api.MustParsePath("/ls/local/p"), out: &reigns, err: s.g.stderr}}
 		endObserve := s.begin(elect.followElection)
-		members := &membersOptions{globals: s.g, path: api.MustParsePath("/ls/local/up"), out: &changes}
-		endMembers := s.begin(members.watchMembers)
+		endMembers := s.begin(func(ctx context.Context) error {
+			return watchMembers(ctx, s.g, api.MustParsePath("/ls/local/up"), &changes)
+		})
 		s.away(func() {})
 		if n := strings.Count(reigns.String(), "\n"); n != 1 {
 			t.Errorf("one primary is told %d times:\n%s", n, &reigns)

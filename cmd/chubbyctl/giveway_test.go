@@ -65,7 +65,7 @@ func TestWhoIsAskedToGiveWay(t *testing.T) {
 		several := func(ask bool) func(ctx context.Context) {
 			return func(ctx context.Context) {
 				o := &acquireOptions{ask: ask, askGiven: true, workOptions: workOptions{
-					globals: &globals{output: "text", timeout: 15 * time.Second}, err: io.Discard, verb: "acquire", try: true, begun: stopwatch(),
+					globals: &globals{output: "text", timeout: 15 * time.Second}, err: io.Discard, verb: "acquire", try: true, waitLimit: waitLimit{begun: stopwatch()},
 					paths: []api.Path{api.MustParsePath("/ls/local/aside"), api.MustParsePath("/ls/local/polite")}, path: api.MustParsePath("/ls/local/polite"),
 				}}
 				if _, err := o.acquireAll(ctx, ctx, c); exitCode(err) != exitHeld {

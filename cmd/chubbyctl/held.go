@@ -9,12 +9,63 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/tenure"
+	"github.com/chubbylock/chubby/sequencer"
 )
+
+// party returns a session and its owner, for -o json: a holder, a waiter, or the cause of a delay.
+func party(h api.Holder) term.Fields {
+	return term.Fields{"session", h.Session.String(), "principal", h.Principal, "host", h.Host, "pid", h.PID}
+}
+
+func holderFields(h api.Holder) term.Fields {
+	return append(party(h), "since_s", int64(since(h.SinceUnix).Seconds()), "reason", h.Reason).With("cached", h.Cached).With("owner", h.Owner)
+}
+
+// whoIs names a holder's session for people: "ann on web3 (pid 4711, s42)".
+func whoIs(h api.Holder) string {
+	if h.PID != 0 {
+		return fmt.Sprintf("%s (pid %d, %v)", whoseSession(h), h.PID, h.Session)
+	}
+	return fmt.Sprintf("%s (%v)", whoseSession(h), h.Session)
+}
+
+// whoseProcess is whoIs without the session's number, which has its own column.
+func whoseProcess(h api.Holder) string {
+	if h.PID != 0 {
+		return fmt.Sprintf("%s (pid %d)", whoseSession(h), h.PID)
+	}
+	return whoseSession(h)
+}
+
+func whoseSession(h api.Holder) string {
+	who := h.Principal
+	if who == "" {
+		who = "somebody"
+	}
+	if h.Host != "" {
+		who += " on " + h.Host
+	}
+	return who
+}
+
+// heldBy names a lock's holders: "held by ann on web3 (pid 4711, s42) for 3m12s (deploy)".
+func heldBy(holders []api.Holder) string {
+	parts := make([]string, len(holders))
+	for i, h := range holders {
+		parts[i] = fmt.Sprintf("%s for %s", whoIs(h), term.Roughly(since(h.SinceUnix)))
+		if h.Reason != "" {
+			parts[i] += " (" + h.Reason + ")"
+		}
+	}
+	return "held by " + strings.Join(parts, ", ")
+}
 
 // heldLock is what is held while CMD runs, and how to give it up: a lock, several, or a membership.
 type heldLock struct {
@@ -44,25 +95,14 @@ func (t together) ExclusiveUntil() time.Duration {
 
 // String names what is held: "/ls/foo/a", or "one of /ls/foo/a, /ls/foo/b".
 func (t *heldLock) String() string {
-	var paths []string
-	for _, lock := range t.locks {
-		paths = append(paths, lock.Path())
-	}
-	switch len(paths) {
+	switch paths := term.Each(t.locks, (*client.Lock).Path); len(paths) {
 	case 0:
 		return t.member
 	case 1:
 		return paths[0]
+	default:
+		return "one of " + strings.Join(paths, ", ")
 	}
-	return "one of " + strings.Join(paths, ", ")
-}
-
-func (t *heldLock) describe(session api.SessionID) string {
-	var held []string
-	for _, lock := range t.locks {
-		held = append(held, fmt.Sprintf("%s (token %d)", lock.Path(), lock.Token()))
-	}
-	return fmt.Sprintf("session %v holds %s", session, cmp.Or(strings.Join(held, ", "), t.member))
 }
 
 // sequencer returns the sequencer for --sequencer-file, of one lock.
@@ -73,34 +113,22 @@ func (t *heldLock) sequencer() string {
 	return t.locks[0].Sequencer().String()
 }
 
-// acquiredFields is the first line of acquire, elect and semaphore with -o json and no command.
-type acquiredFields struct {
-	Path      string    `json:"path"`
-	Mode      string    `json:"mode"`
-	Sequencer string    `json:"sequencer"`
-	Token     uint64    `json:"token"`
-	Session   string    `json:"session"`
-	Epoch     api.Epoch `json:"epoch"`
-	Slot      *int      `json:"slot,omitempty"`
-}
-
 func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
 	remark := fmt.Sprintf("holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", t)
 	if t.member != "" {
 		remark = "a member until Ctrl-C (SIGINT) or SIGTERM"
 		if o.json() {
-			return o.output.Print(o.out, struct {
-				Path    string    `json:"path"`
-				Session string    `json:"session"`
-				Epoch   api.Epoch `json:"epoch"`
-			}{t.member, c.Session().String(), c.Epoch()})
+			return o.output.Print(o.out, term.Fields{"path", t.member, "session", c.Session().String(), "epoch", c.Epoch()})
 		}
 		if _, err := fmt.Fprintln(o.out, t.member); err != nil {
 			return err
 		}
 	}
 	for _, l := range t.locks {
-		fields := acquiredFields{l.Path(), l.Mode().String(), l.Sequencer().String(), l.Token(), c.Session().String(), c.Epoch(), t.slot}
+		fields := term.Fields{
+			"path", l.Path(), "mode", l.Mode().String(), "sequencer", l.Sequencer().String(), "token", l.Token(),
+			"session", c.Session().String(), "epoch", c.Epoch(),
+		}.With("slot", t.slot)
 		if err := o.output.Say(o.out, fields, "%v", l.Sequencer()); err != nil {
 			return err
 		}
@@ -208,4 +236,77 @@ func listenForConflicts(h *client.Handle, lock *client.Lock) request {
 	}
 	told := func() string { return fmt.Sprintf("another asks for %s %s: giving way", lock.Path(), why) }
 	return request{asked: asked, yield: true, told: told, stop: stop}
+}
+
+func sequencerCheckVerb(g *globals, cmd *cobra.Command, args []string) error {
+	seq, err := sequencer.Parse(args[0])
+	if err == nil {
+		err = g.withCell(cmd.Context(), seq.Path.Cell(), func(ctx context.Context, c *client.Cell) error {
+			return c.CheckSequencer(ctx, args[0])
+		})
+	}
+	if err != nil && api.CodeOf(err) != api.BadSequencer {
+		return err // nothing is known about the sequencer
+	}
+	verdict, line := term.Fields{"valid", err == nil}, "valid"
+	if !seq.Path.IsZero() {
+		verdict = append(verdict, "path", seq.Path.String())
+	}
+	verdict = verdict.With("token", seq.Token())
+	if err != nil {
+		verdict, line = verdict.With("explanation", explanation(err)), "not valid: "+explanation(err)
+		err = &exitError{code: exitMismatch}
+	}
+	return errors.Join(g.output.Say(cmd.OutOrStdout(), verdict, "%s", line), err)
+}
+
+func sequencerShowVerb(g *globals, cmd *cobra.Command, args []string) error {
+	seq, err := sequencer.Parse(args[0])
+	if err != nil {
+		return &exitError{exitMismatch, err}
+	}
+	f := term.Fields{"path", seq.Path.String(), "mode", seq.Mode.String(), "token", seq.Token(), "cell_id", seq.Cell}
+	return g.output.Show(cmd.OutOrStdout(), f, func(p *term.Page) {
+		p.Fields("path", seq.Path, "mode", seq.Mode, "token", seq.Token(), "cell id", seq.Cell)
+	})
+}
+
+// sequencerCondition is the flag --if-sequencer: it requires that the sequencer's lock is still held in its
+// generation.
+type sequencerCondition struct {
+	text  string
+	given bool // also with an empty text, as from an unset variable
+}
+
+func (s *sequencerCondition) flag(cmd *cobra.Command, does string) {
+	cmd.Flags().StringVar(&s.text, "if-sequencer", "", does+" only if the sequencer `SEQ` is valid: its lock is still held")
+}
+
+// parse returns the sequencer, or nil without the flag. It rejects text that is no sequencer like an invalid
+// one, before anything is sent.
+func (s *sequencerCondition) parse(cmd *cobra.Command) (*sequencer.Sequencer, error) {
+	if s.given = cmd.Flags().Changed("if-sequencer"); !s.given {
+		return nil, nil
+	}
+	seq, err := sequencer.Parse(s.text)
+	if err != nil {
+		return nil, s.exitCodeOf(fmt.Errorf("--if-sequencer: %w", err))
+	}
+	return &seq, nil
+}
+
+// options returns the options that make a change depend on the sequencer.
+func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, error) {
+	seq, err := s.parse(cmd)
+	if seq == nil {
+		return nil, err
+	}
+	return []client.WriteOption{client.IfSequencer(*seq)}, nil
+}
+
+func (s *sequencerCondition) exitCodeOf(err error) error {
+	if s.given && api.CodeOf(err) == api.BadSequencer {
+		return &exitError{exitMismatch, err}
+	}
+	return err
 }

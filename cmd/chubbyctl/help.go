@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,55 +20,46 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
+//go:embed help.txt
+var helpText string
+
 // entry is a word and its meaning, for help and the reference pages.
 type entry struct{ word, meaning string }
 
-func exitCodes() []entry {
-	code := func(n int, meaning string) entry { return entry{fmt.Sprint(n), meaning} }
-	return []entry{
-		code(0, "done"),
-		code(exitFailed, "any other failure"),
-		code(exitUsage, "the command line was not understood, or --yes is missing"),
-		code(exitMismatch, "a sequencer is not valid (sequencer check, --if-sequencer), or something is at another generation, or there already (--if-generation, --if-absent, txn); or lint has found something"),
-		code(exitOverLimit, "drill: what it measured was longer than --limit"),
-		code(exitUnavailable, "no master of the cell was reached within --timeout, or it is of an older version, which does not know what was asked for; nothing was changed"),
-		code(exitLost, "the lock was lost while CMD ran, and CMD was stopped"),
-		code(exitHeld, "--try: the lock is held by another, or delayed; --detect-deadlock: a deadlock"),
-		code(exitUncertain, "no answer came within --timeout, and the change may or may not have been made, or a part of it was; 69 says that nothing was changed"),
-		code(exitDenied, "permission denied"),
-		code(exitWaited, "--wait ran out"),
-		{fmt.Sprintf("%d, %d", supervise.ExitNotRunnable, supervise.ExitNotFound), "CMD could not be run, or was not found"},
-		{fmt.Sprintf("%d+n", exitBySignal), "ended by signal n: CMD, or chubbyctl itself; 141 is also that nobody reads any more what it prints"},
-		{"other", "CMD's own, if it ran to its end while the lock was held"},
+// topic returns a list of help.txt, behind all commands: lines with words, and behind two spaces what they mean.
+func topic(name string) (list []entry) {
+	_, text, _ := strings.Cut(helpText, "\n### "+name+"\n")
+	text, _, _ = strings.Cut(text, "\n### ")
+	for line := range strings.Lines(text) {
+		if word, meaning, found := strings.Cut(strings.TrimSpace(line), "  "); found {
+			list = append(list, entry{word, meaning})
+		}
 	}
+	return list
 }
 
-// environment lists the variables that chubbyctl reads, and those it sets for commands.
-func environment() []entry {
-	return []entry{
-		{"CHUBBY_CELLS", `where cells are: "foo=h1:7421,h2:7421;bar=h3:7421"`},
-		{"CHUBBY_CELL", "the default cell, as --cell"},
-		{"CHUBBY_CONFIG", "the file that says where cells are, instead of ~/.config/chubby/cells.yaml"},
-		{"CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY", "files of certificates, as --cacert, --cert and --key; cells.yaml may name them for each cell, too"},
-		{"CHUBBY_TOKEN_FILE", "a file with a token, as --token-file; cells.yaml may name it, too"},
-		{"CHUBBY_DOMAIN", "the domain in whose DNS cells are looked up, as _chubby._tcp.<cell>.<domain>"},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "as --trace-endpoint, if it is for gRPC; OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and their like say the rest"},
-		{"NO_COLOR", "no colours if it is not empty; there are none in a pipe, nor with TERM=dumb"},
-		{"CHUBBY_LOCK, CHUBBY_SEQUENCER, CHUBBY_TOKEN, CHUBBY_SESSION", "what a command that runs under a lock is told of it; see acquire. CHUBBY_TOKEN is its fencing token, and no secret: chubbyctl does not read it; the token that says who you are is in CHUBBY_TOKEN_FILE"},
-		{"CHUBBY_SLOT, CHUBBY_MEMBER", "what a command is told of its slot (semaphore), and of its membership (members join)"},
-		{"CHUBBY_EVENT, CHUBBY_PATH, CHUBBY_CHILD, CHUBBY_GENERATION", "what watch --exec tells its command"},
+// helpTopics are the lists that help prints.
+func helpTopics() []string { return []string{"exit-codes", "environment"} }
+
+// meaningOf returns the command for a word of another program, "group/word" or "command/-flag" below the root; or "".
+func meaningOf(word string) string {
+	for _, one := range topic("other words") {
+		if slices.Contains(strings.Fields(one.word), word) {
+			return one.meaning
+		}
 	}
+	return ""
 }
 
 // helpValues are those of the words in help.txt, each with its name before it.
 func helpValues() (pairs []string) {
-	var abilities []string
-	for _, a := range acts() {
-		abilities = append(abilities, fmt.Sprintf("  %-7s %s", a.word, a.explain))
-	}
+	abilities := term.Each(acts(), func(a act) string { return fmt.Sprintf("  %-7s %s", a.word, a.explain) })
 	for name, value := range map[string]any{
 		"acts": strings.Join(abilities, "\n"), "kinds": strings.ReplaceAll(strings.Join(kindNames(subscribable()), ", "), "conflicting", "\n  conflicting"),
-		"misuses": strings.ReplaceAll(strings.Join(misuseNames(), ", "), "unused-cache, ", "unused-cache,\n"), "signals": describeSignals(),
+		"misuses": strings.ReplaceAll(strings.Join(misuseNames(), ", "), "unused-cache, ", "unused-cache,\n"), "signals": term.Style{Width: 86}.Wrap("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
+			"process group, others to CMD alone. Not passed on are "+supervise.NotForwarded()+". While chubbyctl waits for the lock, "+
+			"INT, TERM, HUP and QUIT end it, and other signals that it could pass on are ignored: there is no CMD yet. "+
+			"systemd signals every process of a unit, so that CMD would get SIGTERM twice; KillMode=mixed has it signal chubbyctl only.", ""),
 		"misuse-window": misuse.Window, "misuse-time": misuse.MinTime, "event-queue": api.MaxEventQueue, "hook-grace": hookGrace,
 		"tree-nodes": recipe.DefaultTreeNodes, "tree-mib": recipe.DefaultTreeBytes >> 20, "max-contents": api.MaxContents, "max-steps": api.MaxTxnSteps,
 		"kill-after": defaultKillAfter, "lagging": lagging, "max-outage": api.MaxOutage, "cache-lease": api.CacheLease,
@@ -109,11 +102,9 @@ type versionFields struct {
 	Go      string `json:"go"`
 }
 
-func versionVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v := builtFrom()
-		return g.output.Say(cmd.OutOrStdout(), v, "%s", strings.TrimSuffix(v.String(), "\n"))
-	}
+func versionVerb(g *globals, cmd *cobra.Command, _ []string) error {
+	v := builtFrom()
+	return g.output.Say(cmd.OutOrStdout(), v, "%s", strings.TrimSuffix(v.String(), "\n"))
 }
 
 func (v versionFields) String() string {
@@ -190,4 +181,81 @@ func shellVerb(generate func(*cobra.Command, io.Writer) error) verb {
 	return func(_ *globals, cmd *cobra.Command) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), cmd.OutOrStdout()) }
 	}
+}
+
+// newHelpCommand is cobra's help command, except that it fails for an unknown command.
+func newHelpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command, about exit-codes, or about the environment",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
+			names := helpTopics()
+			if len(args) > 0 {
+				names = nil
+			}
+			if cmd, rest, err := root.Find(args); err == nil && len(rest) == 0 {
+				for _, one := range cmd.Commands() {
+					if one.IsAvailableCommand() {
+						names = append(names, one.Name()+"\t"+one.Short)
+					}
+				}
+			}
+			return withPrefix(half, names), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(help *cobra.Command, args []string) error {
+			if len(args) == 1 && slices.Contains(helpTopics(), args[0]) {
+				_, err := fmt.Fprint(help.OutOrStdout(), glossary(topic(args[0])))
+				return err
+			}
+			cmd, rest, err := root.Find(args)
+			if err != nil {
+				return usagef("%v", err)
+			}
+			if len(rest) > 0 {
+				return needsVerb(cmd, rest)
+			}
+			cmd.InitDefaultHelpFlag() // help lists the flag --help
+			return cmd.Help()
+		},
+	}
+}
+
+// needsVerb is the action of a command that only groups others. People see its help; programs, which expect
+// objects, get an error with the commands.
+func needsVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 && term.Format(cmd.Flag("output").Value.String()).ForPrograms() {
+		var names []string
+		for _, child := range cmd.Commands() {
+			if child.IsAvailableCommand() {
+				names = append(names, child.Name())
+			}
+		}
+		return usagef("%s needs one of the commands %s", cmd.CommandPath(), strings.Join(names, ", "))
+	}
+	if len(args) == 0 {
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+		return usagef("%s needs one of the commands above", cmd.CommandPath())
+	}
+	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	where, meant := "", meaningOf(args[0])
+	if cmd.HasParent() {
+		group := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		where, meant = group+": ", meaningOf(group+"/"+args[0])
+		isPath := strings.Contains(args[0], "/")
+		takes := isPath || cmd.ArgsLenAtDash() >= 0 || slices.Contains([]string{"acquire", "take", "get", "hold", "run", "try"}, args[0])
+		if path := "PATH"; meant == "" && group == "lock" && takes {
+			if isPath {
+				path = quoted(args[0])
+			}
+			meant = fmt.Sprintf("'chubbyctl acquire %s -- CMD' takes a lock, and runs a command while it is held", path)
+		}
+	}
+	if near := cmd.SuggestionsFor(args[0]); meant != "" {
+		advice = meant
+	} else if len(near) > 0 {
+		advice = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef("%sthere is no command %q; %s", where, args[0], advice)
 }

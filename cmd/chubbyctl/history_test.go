@@ -20,14 +20,14 @@ func TestHistoryTellsOfTwoHolders(t *testing.T) {
 	for _, output := range []term.Format{"", "json"} {
 		g := &globals{output: output}
 		var b bytes.Buffer
-		if err := g.printHistory(&b, api.History{Path: "/ls/foo/a", Holdings: []api.Holding{first, after}}); err != nil {
+		if err := printHistory(g.output, &b, api.History{Path: "/ls/foo/a", Holdings: []api.Holding{first, after}}); err != nil {
 			t.Errorf("%q: one after the other: %v", output, err)
 		}
 		if said := strings.Contains(b.String(), sentence); said != (output == "") {
 			t.Errorf("%q: one after the other:\n%s", output, b.String())
 		}
 		b.Reset()
-		err := g.printHistory(&b, api.History{Path: "/ls/foo/a", Holdings: []api.Holding{first, during}})
+		err := printHistory(g.output, &b, api.History{Path: "/ls/foo/a", Holdings: []api.Holding{first, during}})
 		if err == nil || !strings.Contains(err.Error(), "tokens 5 and 7") {
 			t.Errorf("%q: both at once: %v", output, err)
 		}

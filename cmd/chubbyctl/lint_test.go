@@ -26,7 +26,7 @@ func lintExample() misuse.Report {
 
 func TestLintText(t *testing.T) {
 	var b bytes.Buffer
-	if err := (&globals{}).printLint(&b, lintExample()); exitCode(err) != exitMismatch {
+	if err := printLint("", &b, lintExample()); exitCode(err) != exitMismatch {
 		t.Errorf("it exits with %v", err)
 	}
 	for _, want := range []string{
@@ -39,17 +39,28 @@ func TestLintText(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := (&globals{}).printLint(&b, misuse.Report{Epoch: 9, Since: time.Minute}); err != nil || b.String() != "no client misuses the cell, as far as its master (of epoch 9) has counted, for 1m0s\n" {
+	if err := printLint("", &b, misuse.Report{Epoch: 9, Since: time.Minute}); err != nil || b.String() != "no client misuses the cell, as far as its master (of epoch 9) has counted, for 1m0s\n" {
 		t.Errorf("printed %q: %v", b.String(), err)
 	}
 }
 
 func TestLintJSON(t *testing.T) {
 	var b bytes.Buffer
-	if err := (&globals{output: "json"}).printLint(&b, lintExample()); exitCode(err) != exitMismatch {
+	if err := printLint("json", &b, lintExample()); exitCode(err) != exitMismatch {
 		t.Errorf("it exits with %v", err)
 	}
-	var got lintFields
+	var got struct {
+		Epoch    uint64
+		SinceS   float64 `json:"since_s"`
+		More     int
+		Findings []struct {
+			Rule, Session, Principal, Path, Instead string
+			PID                                     int
+			PerS                                    float64  `json:"per_s"`
+			LeaseS                                  *float64 `json:"lease_s"`
+			Share                                   *float64
+		}
+	}
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -23,46 +22,41 @@ const (
 // one principal declare together. It has the edges of the master's deadlock detection, but along a queue only
 // those to the nearest in front: the others follow.
 type lockGraph struct {
-	Waits  []waitEdge   `json:"waits"`
-	Cycles [][]waitEdge `json:"cycles"` // of those with common owners some may be missing
-	More   int          `json:"more_waiters,omitempty"`
+	waits  []waitEdge
+	cycles [][]waitEdge // of those with common owners some may be missing
+	more   int          // waiters that are not listed
 }
 
 type waitEdge struct {
-	graphParty
-	Path     string     `json:"path"`
-	WaitingS float64    `json:"waiting_s"`
-	For      graphParty `json:"for"`    // the holder, or the request in front
-	Queued   bool       `json:"queued"` // For is in front, not the holder
-
+	by, to  api.Holder // to: the holder, or the request in front
+	path    string
+	queued  bool // to is in front, not the holder
 	waiting time.Duration
 }
 
-// graphParty is a holder or waiter, and its owner.
-type graphParty struct {
-	party
-	Owner string `json:"owner,omitempty"`
-
-	holder api.Holder
-}
-
-func newWaitEdge(by api.Waiter, to api.Holder, path string, queued bool) waitEdge {
-	node := func(h api.Holder) graphParty { return graphParty{newParty(h), h.Owner, h} }
-	return waitEdge{node(by.Holder), path, term.Seconds(by.Waiting), node(to), queued, by.Waiting}
-}
-
-// id names the owner behind a session's holding or request.
-func (p graphParty) id() string {
-	if p.Owner == "" {
-		return p.Session
+func (g *lockGraph) fields() term.Fields {
+	cycles := make([][]term.Fields, len(g.cycles))
+	for i, cycle := range g.cycles {
+		cycles[i] = term.Each(cycle, edgeFields)
 	}
-	return fmt.Sprintf("%q of %s", p.Owner, p.Principal)
+	return term.Fields{"waits", term.Each(g.waits, edgeFields), "cycles", cycles}.With("more_waiters", g.more)
 }
 
-func (p graphParty) String() string { return whoIs(p.holder) }
+func edgeFields(e waitEdge) term.Fields {
+	return append(party(e.by).With("owner", e.by.Owner), "path", e.path, "waiting_s", term.Seconds(e.waiting),
+		"for", party(e.to).With("owner", e.to.Owner), "queued", e.queued)
+}
+
+// ownerOf names the owner behind a session's holding or request.
+func ownerOf(h api.Holder) string {
+	if h.Owner == "" {
+		return h.Session.String()
+	}
+	return fmt.Sprintf("%q of %s", h.Owner, h.Principal)
+}
 
 func graphOf(locks iter.Seq2[client.LockInfo, error]) (*lockGraph, error) {
-	g := &lockGraph{Waits: []waitEdge{}, Cycles: [][]waitEdge{}}
+	g := &lockGraph{}
 	for l, err := range locks {
 		if err != nil {
 			return nil, err
@@ -74,7 +68,7 @@ func graphOf(locks iter.Seq2[client.LockInfo, error]) (*lockGraph, error) {
 }
 
 func (g *lockGraph) add(l client.LockInfo) {
-	g.More += l.MoreWaiters
+	g.more += l.MoreWaiters
 	for i, w := range l.Waiters {
 		if w.Absent {
 			continue
@@ -82,7 +76,7 @@ func (g *lockGraph) add(l client.LockInfo) {
 		if l.Revoked == "" && l.Mode.Valid() && l.Mode.Conflicts(w.Mode) {
 			for _, h := range l.Holders {
 				if !h.Cached { // a cached lock is released on request
-					g.Waits = append(g.Waits, newWaitEdge(w, h, l.Path, false))
+					g.waits = append(g.waits, waitEdge{w.Holder, h, l.Path, false, w.Waiting})
 				}
 			}
 		}
@@ -90,7 +84,7 @@ func (g *lockGraph) add(l client.LockInfo) {
 			if ahead.Absent || !ahead.Mode.Conflicts(w.Mode) {
 				continue
 			}
-			g.Waits = append(g.Waits, newWaitEdge(w, ahead.Holder, l.Path, true))
+			g.waits = append(g.waits, waitEdge{w.Holder, ahead.Holder, l.Path, true, w.Waiting})
 			if ahead.Mode == api.Exclusive {
 				break
 			}
@@ -100,8 +94,8 @@ func (g *lockGraph) add(l client.LockInfo) {
 
 func (g *lockGraph) findCycles() {
 	from := map[string][]waitEdge{}
-	for _, e := range g.Waits {
-		if by := e.id(); by != e.For.id() || !e.Queued { // else two requests of one owner are queued together
+	for _, e := range g.waits {
+		if by := ownerOf(e.by); by != ownerOf(e.to) || !e.queued { // else two requests of one owner are queued together
 			from[by] = append(from[by], e)
 		}
 	}
@@ -112,11 +106,11 @@ func (g *lockGraph) findCycles() {
 	walk = func(owner string) {
 		on[owner] = len(way) + 1
 		for _, e := range from[owner] {
-			next := e.For.id()
+			next := ownerOf(e.to)
 			way = append(way, e)
 			switch {
 			case on[next] > 0:
-				g.Cycles = append(g.Cycles, slices.Clone(way[on[next]-1:]))
+				g.cycles = append(g.cycles, slices.Clone(way[on[next]-1:]))
 			case !left[next]:
 				walk(next)
 			}
@@ -124,76 +118,62 @@ func (g *lockGraph) findCycles() {
 		}
 		on[owner], left[owner] = 0, true
 	}
-	for _, e := range g.Waits {
-		if !left[e.id()] {
-			walk(e.id())
+	for _, e := range g.waits {
+		if by := ownerOf(e.by); !left[by] {
+			walk(by)
 		}
 	}
-}
-
-func (g *globals) printLockGraph(out io.Writer, form string, locks iter.Seq2[client.LockInfo, error]) error {
-	graph, err := graphOf(locks)
-	if err != nil {
-		return err
-	}
-	return g.output.Show(out, graph, func(p *term.Page) {
-		if form == graphDOT {
-			graph.drawDOT(p)
-		} else {
-			graph.drawText(p)
-		}
-	})
 }
 
 func (g *lockGraph) drawText(p *term.Page) {
 	line := func(format string, args ...any) {
 		p.Paragraph(term.Plain, term.Printable(fmt.Sprintf(format, args...)), "- ")
 	}
-	for _, cycle := range g.Cycles {
+	for _, cycle := range g.cycles {
 		steps := make([]string, len(cycle))
 		for i, e := range cycle {
-			steps[i] = fmt.Sprintf("%s waits for %s and %s", e.id(), e.Path, e.For.id())
+			steps[i] = fmt.Sprintf("%s waits for %s and %s", ownerOf(e.by), e.path, ownerOf(e.to))
 		}
 		line("DEADLOCK, if none of them gives up: %s", strings.Join(steps, ", "))
 	}
-	for _, e := range g.Waits {
-		what := fmt.Sprintf("which %v holds", e.For)
-		if e.Queued {
-			what = fmt.Sprintf("behind %v", e.For)
+	for _, e := range g.waits {
+		what := fmt.Sprintf("which %s holds", whoIs(e.to))
+		if e.queued {
+			what = "behind " + whoIs(e.to)
 		}
-		line("%v waits for %s, %s, for %s", e.graphParty, e.Path, what, term.Roughly(e.waiting))
+		line("%s waits for %s, %s, for %s", whoIs(e.by), e.path, what, term.Roughly(e.waiting))
 	}
-	if g.More > 0 {
-		line("%d more wait, and are not listed", g.More)
-	} else if len(g.Waits) == 0 {
+	if g.more > 0 {
+		line("%d more wait, and are not listed", g.more)
+	} else if len(g.waits) == 0 {
 		line("nobody waits for anybody")
 	}
 }
 
 func (g *lockGraph) drawDOT(p *term.Page) {
 	inCycle := map[[2]string]bool{}
-	for _, e := range slices.Concat(g.Cycles...) {
-		inCycle[[2]string{e.id(), e.For.id()}] = true
+	for _, e := range slices.Concat(g.cycles...) {
+		inCycle[[2]string{ownerOf(e.by), ownerOf(e.to)}] = true
 	}
 	p.Line("digraph waits {\n  node [shape=box];")
 	drawn := map[string]bool{}
-	node := func(n graphParty) string {
-		id := n.id()
+	node := func(h api.Holder) string {
+		id := ownerOf(h)
 		if !drawn[id] {
 			drawn[id] = true
-			p.Line("  %s [label=%s];", dotQuote(id), dotQuote(id, whoseProcess(n.holder)))
+			p.Line("  %s [label=%s];", dotQuote(id), dotQuote(id, whoseProcess(h)))
 		}
 		return dotQuote(id)
 	}
-	for _, e := range g.Waits {
-		from, to, style := node(e.graphParty), node(e.For), ""
-		if e.Queued {
+	for _, e := range g.waits {
+		from, to, style := node(e.by), node(e.to), ""
+		if e.queued {
 			style = ", style=dashed"
 		}
-		if inCycle[[2]string{e.id(), e.For.id()}] {
+		if inCycle[[2]string{ownerOf(e.by), ownerOf(e.to)}] {
 			style += ", color=red"
 		}
-		p.Line("  %s -> %s [label=%s%s];", from, to, dotQuote(e.Path), style)
+		p.Line("  %s -> %s [label=%s%s];", from, to, dotQuote(e.path), style)
 	}
 	p.Line("}")
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,45 +16,20 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-type lockFields struct {
-	Path     string         `json:"path"`
-	Mode     string         `json:"mode"`
-	Token    uint64         `json:"token"`
-	Holders  []holderFields `json:"holders"`
-	Waiters  []waiterFields `json:"waiters"`
-	DelayedS float64        `json:"delayed_s"`
-	Revoked  string         `json:"revoked"`
-
-	MoreHolders int `json:"more_holders,omitempty"`
-	MoreWaiters int `json:"more_waiters,omitempty"`
-}
-
-type waiterFields struct {
-	party
-	WaitingS  float64  `json:"waiting_s"`
-	EstimateS *float64 `json:"estimate_s"`
-	Place     int      `json:"place"`
-	Mode      string   `json:"mode"`
-	Reason    string   `json:"reason"`
-	Absent    bool     `json:"absent"`
-	Owner     string   `json:"owner,omitempty"`
-}
-
-func newLockFields(l client.LockInfo) lockFields {
-	f := lockFields{
-		Path: l.Path, Mode: "free", Token: uint64(l.Generation), Holders: newHolderList(l.Holders), Waiters: []waiterFields{},
-		DelayedS: term.Seconds(l.Delayed), Revoked: l.Revoked, MoreHolders: l.MoreHolders, MoreWaiters: l.MoreWaiters,
-	}
+func lockFields(l client.LockInfo) term.Fields {
+	mode := "free"
 	if l.Mode.Valid() {
-		f.Mode = l.Mode.String()
+		mode = l.Mode.String()
 	}
-	for _, w := range l.Waiters {
-		f.Waiters = append(f.Waiters, waiterFields{
-			newParty(w.Holder), term.Seconds(w.Waiting), term.SecondsOrNull(w.Estimate), w.Place, w.Mode.String(),
-			w.Reason, w.Absent, w.Owner,
-		})
-	}
-	return f
+	return term.Fields{
+		"path", l.Path, "mode", mode, "token", uint64(l.Generation), "holders", term.Each(l.Holders, holderFields),
+		"waiters", term.Each(l.Waiters, waiterFields), "delayed_s", term.Seconds(l.Delayed), "revoked", l.Revoked,
+	}.With("more_holders", l.MoreHolders).With("more_waiters", l.MoreWaiters)
+}
+
+func waiterFields(w api.Waiter) term.Fields {
+	return append(party(w.Holder), "waiting_s", term.Seconds(w.Waiting), "estimate_s", term.SecondsOrNull(w.Estimate), "place", w.Place,
+		"mode", w.Mode.String(), "reason", w.Reason, "absent", w.Absent).With("owner", w.Owner)
 }
 
 func locksVerb(g *globals, cmd *cobra.Command) {
@@ -68,13 +44,17 @@ func locksVerb(g *globals, cmd *cobra.Command) {
 			return err
 		}
 		if live {
-			return g.watchLocks(cmd, p, o)
+			return watchLocks(g, cmd, p, o)
 		}
 		return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 			if graph != "" {
-				return g.printLockGraph(cmd.OutOrStdout(), graph, c.EachLock(ctx, p.String()))
+				waits, err := graphOf(c.EachLock(ctx, p.String()))
+				if err != nil {
+					return err
+				}
+				return g.output.Show(cmd.OutOrStdout(), waits.fields(), map[string]func(*term.Page){graphText: waits.drawText, graphDOT: waits.drawDOT}[graph])
 			}
-			return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
+			return printLocks(g.output, cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
 		})
 	})
 	flags := cmd.Flags()
@@ -86,14 +66,14 @@ func locksVerb(g *globals, cmd *cobra.Command) {
 	flags.Lookup("graph").NoOptDefVal = graphText
 }
 
-func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, error]) error {
-	list := term.List[client.LockInfo, lockFields]{
-		Fields:  newLockFields,
+func printLocks(as term.Format, out io.Writer, locks iter.Seq2[client.LockInfo, error]) error {
+	list := term.List[client.LockInfo]{
+		Fields:  lockFields,
 		Add:     addLock,
 		Columns: lockColumns(),
 		None:    "no lock is held or waited for",
 	}
-	return list.Print(out, g.output, locks)
+	return list.Print(out, as, locks)
 }
 
 func lockColumns() []string {
@@ -144,7 +124,7 @@ func addLock(t *term.Table, l client.LockInfo) {
 // maxWatched is the maximum of locks that --watch shows people.
 const maxWatched = 200
 
-func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error {
+func watchLocks(g *globals, cmd *cobra.Command, p api.Path, o repetition) error {
 	out := cmd.OutOrStdout()
 	eachLock := func(see func(client.LockInfo) (more bool)) error {
 		return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
@@ -157,7 +137,7 @@ func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error
 		})
 	}
 	if g.json() {
-		changes := newLockChanges(func(f lockFields) error { return g.output.Print(out, f) })
+		changes := newLockChanges(func(f term.Fields) error { return g.output.Print(out, f) })
 		look := func() error {
 			changes.look++
 			return eachLock(func(l client.LockInfo) bool { changes.see(l); return true })
@@ -175,12 +155,12 @@ func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error
 			return !more
 		})
 	}
-	return o.runScreens(cmd, look, func(style term.Style) string { return g.drawLocks(style, locks, more) })
+	return o.runScreens(cmd, look, func(style term.Style) string { return drawLocks(g.output, style, locks, more) })
 }
 
 // drawLocks returns a screen with as many locks as fit.
-func (g *globals) drawLocks(style term.Style, locks []client.LockInfo, more bool) string {
-	p := g.output.NewPage(style)
+func drawLocks(as term.Format, style term.Style, locks []client.LockInfo, more bool) string {
+	p := as.NewPage(style)
 	if len(locks) == 0 {
 		p.Line("no lock is held or waited for")
 	} else {
@@ -207,7 +187,7 @@ func (g *globals) drawLocks(style term.Style, locks []client.LockInfo, more bool
 // lockChanges prints the locks that have changed since the last look. It keeps a few bytes for each held or
 // awaited lock.
 type lockChanges struct {
-	show  func(lockFields) error
+	show  func(term.Fields) error
 	seed  maphash.Seed
 	known map[string]lockMark // as last printed, by path
 	look  int
@@ -216,24 +196,25 @@ type lockChanges struct {
 
 // lockMark is the memory of a lock.
 type lockMark struct {
-	sum, token uint64
-	look       int // that saw it last
+	sum   uint64
+	token api.Generation
+	look  int // that saw it last
 }
 
-func newLockChanges(show func(lockFields) error) *lockChanges {
+func newLockChanges(show func(term.Fields) error) *lockChanges {
 	return &lockChanges{show: show, seed: maphash.MakeSeed(), known: map[string]lockMark{}}
 }
 
 func (c *lockChanges) see(l client.LockInfo) {
 	was, known := c.known[l.Path]
-	mark := lockMark{maphash.String(c.seed, stateForWatch(l)), uint64(l.Generation), c.look}
+	mark := lockMark{maphash.String(c.seed, stateForWatch(l)), l.Generation, c.look}
 	c.known[l.Path] = mark
 	if !known || was.sum != mark.sum {
-		c.print(newLockFields(l))
+		c.print(lockFields(l))
 	}
 }
 
-func (c *lockChanges) print(f lockFields) {
+func (c *lockChanges) print(f term.Fields) {
 	if c.err == nil {
 		c.err = c.show(f)
 	}
@@ -244,7 +225,7 @@ func (c *lockChanges) finish() error {
 	for path, mark := range c.known {
 		if mark.look != c.look {
 			delete(c.known, path)
-			c.print(lockFields{Path: path, Mode: "free", Token: mark.token, Holders: newHolderList(nil), Waiters: []waiterFields{}})
+			c.print(lockFields(client.LockInfo{Path: path, Generation: mark.token}))
 		}
 	}
 	return c.err
@@ -261,4 +242,129 @@ func stateForWatch(l client.LockInfo) string {
 		fmt.Fprintf(&b, " %v %d %v %t %q", w.Session, w.Place, w.Mode, w.Absent, w.Reason)
 	}
 	return b.String()
+}
+
+func explainVerb(g *globals, cmd *cobra.Command, p api.Path) error {
+	return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+		e, err := c.Explain(ctx, p.String())
+		if err != nil {
+			return err
+		}
+		if err := printExplanation(g.output, cmd.OutOrStdout(), e); err != nil {
+			return err
+		}
+		// Explain is about a name, History about a node; both need the same right.
+		if _, err := c.History(ctx, p.String()); api.CodeOf(err) == api.NotFound {
+			return &api.Error{Code: api.NotFound, Op: "explain", Path: p.String(), Message: "there is no such node; what was said is of one that would be created there"}
+		}
+		return nil
+	})
+}
+
+func printExplanation(as term.Format, out io.Writer, e client.Explanation) error {
+	cachers := term.Each(e.Cachers, func(c client.Cacher) term.Fields {
+		return append(party(c.Holder), "waiting_s", term.Seconds(c.Waiting), "at_most_s", term.Seconds(c.AtMost))
+	})
+	f := append(lockFields(e.Lock), "explanation", e.Sentences, "cachers", cachers).With("more_cachers", e.MoreCachers)
+	return as.Show(out, f, func(p *term.Page) {
+		for _, sentence := range e.Sentences {
+			p.Paragraph(term.Plain, term.Printable(sentence), "- ")
+		}
+		if len(e.Lock.Holders)+len(e.Lock.Waiters) > 0 {
+			p.Line("")
+			p.Table(func(t *term.Table) { addLock(t, e.Lock) }, lockColumns()...)
+		}
+		if len(e.Cachers) > 0 {
+			p.Line("")
+			p.Table(func(t *term.Table) { addCachers(t, e) }, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
+		}
+	})
+}
+
+func addCachers(t *term.Table, e client.Explanation) {
+	for _, c := range e.Cachers {
+		waits := term.Paint(term.Plain, "-")
+		if c.Waiting > 0 {
+			waits = term.Paint(term.Waiting, term.Roughly(c.Waiting))
+		}
+		t.Add(c.Session, whoseProcess(c.Holder), waits, term.Roughly(c.AtMost))
+	}
+	if e.MoreCachers > 0 {
+		t.Add("", fmt.Sprintf("and %d more", e.MoreCachers), "", "")
+	}
+}
+
+func historyVerb(g *globals, cmd *cobra.Command, p api.Path) error {
+	h, err := askNode(cmd.Context(), g, p, (*client.Cell).History)
+	if err != nil {
+		return err
+	}
+	return printHistory(g.output, cmd.OutOrStdout(), h)
+}
+
+func printHistory(as term.Format, out io.Writer, h api.History) error {
+	list := term.List[api.Holding]{
+		Fields:  func(one api.Holding) term.Fields { return holdingFields(h, one) },
+		Add:     addHolding,
+		Columns: []string{"TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON"},
+		None:    "the cell remembers no holding of this lock",
+	}
+	if err := list.PrintAll(out, as, h.Holdings); err != nil {
+		return err
+	}
+	if a, b, found := h.Overlap(); found {
+		return fmt.Errorf("%s was held by two at once, with tokens %d and %d: the cell is at fault; keep the data directories of its replicas",
+			h.Path, a.Generation, b.Generation)
+	}
+	if as.ForPrograms() || len(h.Holdings) == 0 {
+		return nil
+	}
+	return as.Draw(out, func(p *term.Page) {
+		p.Rest(h.MoreHolders, "hold it")
+		sentence := "No two of these held it at once: each token is larger than the cell's counter was at the end of the holding before."
+		if slices.ContainsFunc(h.Holdings, func(one api.Holding) bool { return one.Mode == api.Shared }) {
+			sentence = "None of these held it while another held it exclusively: where one was exclusive, the later token is larger than the cell's counter was at the end of the earlier."
+		}
+		p.Line("")
+		p.Paragraph(term.Plain, sentence, "")
+	})
+}
+
+func holdingFields(h api.History, one api.Holding) term.Fields {
+	var until *api.Generation // nil while it lasts
+	if one.Until != 0 {
+		until = &one.Until
+	}
+	return append(term.Fields{
+		"path", h.Path, "token", one.Generation, "until_token", until, "mode", one.Mode.String(),
+		"holder", append(party(one.Holder()), "reason", one.Reason), "from", timestamp(one.FromUnix), "to", timestamp(one.ToUnix),
+		"end", howEnded(one.End),
+	}.With("ended_by", one.EndedBy).With("ended_why", one.EndedWhy), "lock_delay_s", term.Seconds(one.Delay)).With("more_holders", h.MoreHolders)
+}
+
+func addHolding(t *term.Table, one api.Holding) {
+	how, meaning := howEnded(one.End), term.Plain
+	if one.EndedBy != "" {
+		how += " by " + one.EndedBy + ": " + one.EndedWhy
+	}
+	if one.End != 0 && one.End != api.ByClose {
+		meaning = term.Waiting
+	}
+	delay := ""
+	if one.Delay > 0 {
+		delay = one.Delay.String()
+	}
+	t.Add(one.Generation, one.Mode, whoseProcess(one.Holder()), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
+}
+
+func howEnded(r api.EndReason) string {
+	switch r {
+	case 0:
+		return "held"
+	case api.ByClose:
+		return "released"
+	case api.ByFailOver:
+		return "fail-over"
+	}
+	return r.String()
 }

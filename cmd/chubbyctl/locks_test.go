@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 // nothing, and a look that broke off does not set anything free.
 func TestLockChanges(t *testing.T) {
 	var printed []string
-	c := newLockChanges(func(f lockFields) error {
-		printed = append(printed, f.Path+" "+f.Mode)
+	c := newLockChanges(func(f term.Fields) error {
+		printed = append(printed, fmt.Sprint(f[1], " ", f[3])) // path and mode
 		return nil
 	})
 	held := func(path string, by api.SessionID) client.LockInfo {
@@ -63,7 +64,7 @@ func TestLockChanges(t *testing.T) {
 		t.Errorf("it remembers %d locks that nobody holds", len(c.known))
 	}
 	full := errors.New("full")
-	c.show = func(lockFields) error { return full }
+	c.show = func(term.Fields) error { return full }
 	c.see(held("/a", 1))
 	if err := c.finish(); !errors.Is(err, full) {
 		t.Errorf("nothing could be written, and it went on: %v", err)
@@ -77,7 +78,7 @@ func TestLocksScreen(t *testing.T) {
 		locks = append(locks, client.LockInfo{Path: "/ls/local/a", Mode: api.Exclusive, Holders: []api.Holder{{Session: 1}}})
 	}
 	for height, want := range map[int]int{0: 102, 24: 23, 200: 102} {
-		text := (&globals{}).drawLocks(term.Style{Terminal: true, Width: 80, Height: height}, locks, true)
+		text := drawLocks("", term.Style{Terminal: true, Width: 80, Height: height}, locks, true)
 		if got := strings.Count(text, "\n"); got != want {
 			t.Errorf("on %d lines it draws %d; want %d", height, got, want)
 		}

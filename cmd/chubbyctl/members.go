@@ -18,67 +18,50 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-type membersOptions struct {
-	*globals
-	watch bool
-	path  api.Path
-	out   io.Writer
-}
-
 func membersLsVerb(g *globals, cmd *cobra.Command) {
-	o := &membersOptions{globals: g}
+	var watch bool
 	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error {
-		o.path, o.out = p, cmd.OutOrStdout()
-		if o.watch {
-			return o.watchMembers(cmd.Context())
+		if watch {
+			return watchMembers(cmd.Context(), g, p, cmd.OutOrStdout())
 		}
-		return o.listMembers(cmd.Context())
+		return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+			members, err := recipe.Members(ctx, c, p.String())
+			if err == nil && len(members) == 0 && !g.json() {
+				term.Remark(g.stderr, "%v has no members", p)
+			}
+			if err != nil || len(members) == 0 {
+				return err
+			}
+			list := term.List[recipe.Member]{
+				Fields: memberFields,
+				Add: func(t *term.Table, m recipe.Member) {
+					t.Add(m.Name, sessionOfMember(m), m.Host, m.PID, string(m.Value))
+				},
+				Columns: []string{"MEMBER", "SESSION", "HOST", "PID", "VALUE"},
+			}
+			return list.PrintAll(cmd.OutOrStdout(), g.output, members)
+		})
 	})
-	cmd.Flags().BoolVar(&o.watch, "watch", false, "print who joins, changes and leaves, until Ctrl-C")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print who joins, changes and leaves, until Ctrl-C")
 }
 
-type upFields struct {
-	Change  string `json:"change,omitempty"` // with --watch
-	Name    string `json:"name"`
-	Session string `json:"session"` // empty if unknown
-	Host    string `json:"host"`
-	PID     int    `json:"pid"`
-	valueFields
+// memberFields returns a member for -o json; an unknown session is empty.
+func memberFields(m recipe.Member) term.Fields {
+	return append(term.Fields{"name", m.Name, "session", sessionOfMember(m), "host", m.Host, "pid", m.PID}, valueFields(m.Value)...)
 }
 
-func newUpFields(m recipe.Member) upFields {
-	f := upFields{Name: m.Name, Host: m.Host, PID: m.PID, valueFields: newValueFields(m.Value)}
-	if m.Session != 0 {
-		f.Session = m.Session.String()
+func sessionOfMember(m recipe.Member) string {
+	if m.Session == 0 {
+		return ""
 	}
-	return f
+	return m.Session.String()
 }
 
-func (o *membersOptions) listMembers(ctx context.Context) error {
-	return o.withSessionAt(ctx, o.path.Cell(), o.path, func(ctx context.Context, c *client.Client) error {
-		members, err := recipe.Members(ctx, c, o.path.String())
-		if err == nil && len(members) == 0 && !o.json() {
-			term.Remark(o.stderr, "%v has no members", o.path)
-		}
-		if err != nil || len(members) == 0 {
-			return err
-		}
-		list := term.List[recipe.Member, upFields]{
-			Fields: newUpFields,
-			Add: func(t *term.Table, m recipe.Member) {
-				t.Add(m.Name, newUpFields(m).Session, m.Host, m.PID, string(m.Value))
-			},
-			Columns: []string{"MEMBER", "SESSION", "HOST", "PID", "VALUE"},
-		}
-		return list.PrintAll(o.out, o.output, members)
-	})
-}
-
-func (o *membersOptions) watchMembers(ctx context.Context) error {
+func watchMembers(ctx context.Context, g *globals, p api.Path, out io.Writer) error {
 	var before []recipe.Member
-	return followEach(ctx, o.globals, o.path, recipe.WatchMembers, func(members []recipe.Member) error {
+	return followEach(ctx, g, p, recipe.WatchMembers, func(members []recipe.Member) error {
 		for _, one := range memberChanges(before, members) {
-			if err := o.printMemberChange(one); err != nil {
+			if err := one.print(g.output, out); err != nil {
 				return err
 			}
 		}
@@ -122,21 +105,20 @@ func memberChanges(before, now []recipe.Member) (changes []memberChange) {
 	return changes
 }
 
-func (o *membersOptions) printMemberChange(one memberChange) error {
-	f := newUpFields(one.member)
-	f.Change = one.kind
-	line := fmt.Sprintf("%s  %-7s  %s", now().Local().Format("2006-01-02 15:04:05.000"), one.kind, f.Name)
-	if f.Host != "" {
-		line += fmt.Sprintf("  %s (pid %d, %s)", f.Host, f.PID, f.Session)
+func (one memberChange) print(as term.Format, out io.Writer) error {
+	m := one.member
+	line := fmt.Sprintf("%s  %-7s  %s", now().Local().Format("2006-01-02 15:04:05.000"), one.kind, m.Name)
+	if m.Host != "" {
+		line += fmt.Sprintf("  %s (pid %d, %s)", m.Host, m.PID, sessionOfMember(m))
 	}
-	if len(one.member.Value) > 0 {
-		line += "  " + string(bytes.TrimRight(one.member.Value, "\n"))
+	if len(m.Value) > 0 {
+		line += "  " + string(bytes.TrimRight(m.Value, "\n"))
 	}
 	color := term.Plain
 	if one.kind == "left" {
 		color = term.Waiting
 	}
-	return o.output.SayIn(o.out, f, color, line)
+	return as.SayIn(out, append(term.Fields{"change", one.kind}, memberFields(m)...), color, line)
 }
 
 type joinOptions struct {
@@ -197,19 +179,13 @@ func (o *joinOptions) join(ctx, _ context.Context, c *client.Client) (*heldLock,
 		if err != nil {
 			return nil, withAdvice(err, o.path, client.Directory)
 		}
-		return &heldLock{lock: membership{p, c}, member: p.Path(), giveUp: leaving(p)}, nil
+		return &heldLock{lock: membership{p, c}, member: p.Path(), giveUp: func(ctx context.Context) error {
+			if err := p.Withdraw(ctx); !errors.Is(err, api.LockHeld) {
+				return err
+			}
+			return nil // another holds the file's lock, and closing that removes the file; an ended session has removed it
+		}}, nil
 	})
-}
-
-// leaving returns how a member leaves. An ended session has removed it.
-func leaving(p *recipe.Presence) func(context.Context) error {
-	return func(ctx context.Context) error {
-		err := p.Withdraw(ctx)
-		if errors.Is(err, api.LockHeld) {
-			return nil // another holds the file's lock, and closing that removes the file
-		}
-		return err
-	}
 }
 
 // membership is a member's state: the end of its session is its loss at the latest.

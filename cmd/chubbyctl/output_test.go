@@ -72,7 +72,7 @@ func each[T any](list ...T) iter.Seq2[T, error] {
 func TestEmptyListsAreLists(t *testing.T) {
 	var b bytes.Buffer
 	g := &globals{output: "json"}
-	if err := g.printLocks(&b, each(client.LockInfo{Path: "/ls/foo/a", Delayed: 2 * time.Second})); err != nil {
+	if err := printLocks(g.output, &b, each(client.LockInfo{Path: "/ls/foo/a", Delayed: 2 * time.Second})); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"holders":[]`, `"waiters":[]`, `"delayed_s":2`, `"mode":"free"`} {
@@ -86,7 +86,7 @@ func TestTextForPeople(t *testing.T) {
 	g := &globals{output: "text"}
 	var b bytes.Buffer
 	holder := api.Holder{Session: 42, Principal: "ann", Host: "web3", PID: 7, Reason: "deploy"}
-	if err := g.printLocks(&b, each(client.LockInfo{
+	if err := printLocks(g.output, &b, each(client.LockInfo{
 		Path: "/ls/foo/a", Mode: api.Shared, Generation: 9, Holders: []api.Holder{holder}, Revoked: "broken by bob: it hangs",
 		Waiters: []client.Waiter{{Holder: api.Holder{Session: 43}, Place: 1, Mode: api.Exclusive, Waiting: 90 * time.Second, Absent: true, Estimate: 3 * time.Hour}},
 	})); err != nil {
@@ -99,11 +99,11 @@ func TestTextForPeople(t *testing.T) {
 	}
 	b.Reset()
 	holder.Cached = true
-	if err := g.printLocks(&b, each(client.LockInfo{Path: "/ls/foo/b", Mode: api.Exclusive, Holders: []api.Holder{holder}})); err != nil || !strings.Contains(b.String(), "exclusive, cached") {
+	if err := printLocks(g.output, &b, each(client.LockInfo{Path: "/ls/foo/b", Mode: api.Exclusive, Holders: []api.Holder{holder}})); err != nil || !strings.Contains(b.String(), "exclusive, cached") {
 		t.Errorf("%v, a cached lock is shown as\n%s", err, &b)
 	}
 	b.Reset()
-	err := g.printStatus(&b, client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{Client: "h:1", Err: errors.New("refused")}}}, "")
+	err := printStatus(g.output, &b, client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{Client: "h:1", Err: errors.New("refused")}}}, "")
 	if exitCode(err) != exitUnavailable || !strings.Contains(b.String(), "refused") {
 		t.Errorf("status without a master: %v, %q", err, b.String())
 	}
@@ -114,11 +114,11 @@ func TestCatIsExact(t *testing.T) {
 	for _, contents := range []string{"", "no newline", "two\n\n", "\x00\xff\xfe"} {
 		var b bytes.Buffer
 		stat := api.Stat{Path: api.MustParsePath("/ls/foo/a")}
-		if err := (&globals{output: "text"}).printContents(&b, []byte(contents), stat); err != nil || b.String() != contents {
+		if err := printContents("text", &b, []byte(contents), stat); err != nil || b.String() != contents {
 			t.Errorf("cat of %q wrote %q, %v", contents, b.String(), err)
 		}
 		b.Reset()
-		if err := (&globals{output: "json"}).printContents(&b, []byte(contents), stat); err != nil {
+		if err := printContents("json", &b, []byte(contents), stat); err != nil {
 			t.Fatal(err)
 		}
 		var got struct {
@@ -139,10 +139,10 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 	for _, output := range []term.Format{term.Text, term.JSON} {
 		g := &globals{output: output}
 		for name, write := range map[string]func(io.Writer) error{
-			"locks":    func(w io.Writer) error { return g.printLocks(w, each(lock)) },
-			"sessions": func(w io.Writer) error { return g.printSessions(w, each(client.SessionInfo{Holder: h})) },
+			"locks":    func(w io.Writer) error { return printLocks(g.output, w, each(lock)) },
+			"sessions": func(w io.Writer) error { return printSessions(g.output, w, each(client.SessionInfo{Holder: h})) },
 			"explain": func(w io.Writer) error {
-				return g.printExplanation(w, client.Explanation{Lock: lock, Sentences: []string{evil}, Cachers: []client.Cacher{{Holder: h}}})
+				return printExplanation(g.output, w, client.Explanation{Lock: lock, Sentences: []string{evil}, Cachers: []client.Cacher{{Holder: h}}})
 			},
 			"error": func(w io.Writer) error {
 				g.printError(w, &api.Error{Code: api.LockHeld, Message: "held by " + evil, Holders: []api.Holder{h}})
@@ -175,7 +175,7 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 func TestWithheldMetadataIsAbsent(t *testing.T) {
 	s := api.Stat{Path: api.MustParsePath("/ls/local/pin"), Kind: api.File, Withheld: true}
 	encode := func() string {
-		text, err := json.Marshal(newStatFields(s))
+		text, err := json.Marshal(statFields(s))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestWithheldMetadataIsAbsent(t *testing.T) {
 	}
 	var out bytes.Buffer
 	g := &globals{}
-	if err := g.printList(&out, []api.Stat{s}, true); err != nil {
+	if err := printList(g.output, &out, []api.Stat{s}, true); err != nil {
 		t.Fatal(err)
 	}
 	if row := strings.Fields(strings.Split(out.String(), "\n")[1]); strings.Join(row, " ") != "file - - - - pin" {
@@ -206,10 +206,10 @@ func TestJSONSaysWhatTheTextSays(t *testing.T) {
 		says  string
 	}{
 		"why a client waits": {func(g *globals, out io.Writer) error {
-			return g.printLocks(out, func(yield func(client.LockInfo, error) bool) { yield(lock, nil) })
+			return printLocks(g.output, out, func(yield func(client.LockInfo, error) bool) { yield(lock, nil) })
 		}, "the nightly report"},
 		"that more hold a lock than its history lists": {func(g *globals, out io.Writer) error {
-			return g.printHistory(out, api.History{Path: "/ls/local/a", MoreHolders: 777, Holdings: []api.Holding{{Session: 7, Mode: api.Shared, Generation: 3}}})
+			return printHistory(g.output, out, api.History{Path: "/ls/local/a", MoreHolders: 777, Holdings: []api.Holding{{Session: 7, Mode: api.Shared, Generation: 3}}})
 		}, "777"},
 		"that more hold a lock that is waited for": {func(g *globals, out io.Writer) error {
 			w := &lockWait{o: &workOptions{globals: g, err: out, out: io.Discard, path: api.MustParsePath("/ls/local/a")}}
@@ -217,7 +217,7 @@ func TestJSONSaysWhatTheTextSays(t *testing.T) {
 			return nil
 		}, "777"},
 		"that more have a node in their caches": {func(g *globals, out io.Writer) error {
-			return g.printExplanation(out, client.Explanation{MoreCachers: 777, Cachers: []client.Cacher{{Holder: api.Holder{Session: 7}}}})
+			return printExplanation(g.output, out, client.Explanation{MoreCachers: 777, Cachers: []client.Cacher{{Holder: api.Holder{Session: 7}}}})
 		}, "777"},
 	} {
 		for _, format := range []string{"text", "json"} {

@@ -230,6 +230,13 @@ func listsOf(cell string) api.Path {
 	return api.MustParsePath("/" + api.Root + "/" + cell + string(api.ACLDir))
 }
 
+func label(s api.Stat) string {
+	if s.Kind == api.Directory {
+		return s.Path.Base() + "/"
+	}
+	return s.Path.Base()
+}
+
 func abridged(line string) string {
 	const limit = 40
 	line = strings.TrimSuffix(line, "\n")

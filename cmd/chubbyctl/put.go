@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -41,9 +42,12 @@ func putVerb(g *globals, cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		value, err := o.readPutValue(cmd, args[1:], p)
+		value, err := o.readInput(cmd, append(args, "-")[1], p, "value")
 		if err != nil {
 			return err
+		}
+		if len(args) == 1 && len(value) == 0 { // mostly a mistake
+			return usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
 		}
 		return o.writeFile(cmd, p, value)
 	}
@@ -67,36 +71,11 @@ func (o *putOptions) validate(cmd *cobra.Command) error {
 
 func (o *putOptions) onlyCreates() bool { return o.conditional && o.ifGeneration == 0 }
 
-// readPutValue returns the value to write. An empty value from standard input is rejected: it is mostly a
-// mistake.
-func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path) ([]byte, error) {
-	argument := "-"
-	if len(given) > 0 {
-		argument = given[0]
-	}
-	value, err := o.readInput(cmd, argument, p, "value")
-	if err != nil {
-		return nil, err
-	}
-	if len(given) == 0 && len(value) == 0 {
-		return nil, usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
-	}
-	return value, nil
-}
-
 // readInput takes the value from the command line, or for "-" from standard input, and rejects one that no cell
-// accepts. On a terminal it asks for it.
+// accepts.
 func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, what string) (value []byte, err error) {
-	in := cmd.InOrStdin()
-	switch {
-	case argument != "-":
-		value = []byte(argument)
-	case term.IsTerminal(in):
-		g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
-		fallthrough
-	default:
-		value, err = untilInterrupt(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(in, api.MaxContents+1)) })
-		if hasEnded(cmd.Context()) {
+	if value = []byte(argument); argument == "-" {
+		if value, err = g.readSource(cmd, argument, what); hasEnded(cmd.Context()) {
 			return nil, context.Cause(cmd.Context()) // the value may be incomplete
 		}
 	}
@@ -108,6 +87,26 @@ func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, wha
 			"the value has more than %d bytes (256 KiB), the most a file may have; keep large data elsewhere and its location here. Nothing was sent", api.MaxContents)}
 	}
 	return value, nil
+}
+
+// readSource reads a file of this machine, or for "-" standard input, where on a terminal it asks for what it wants; either may be a pipe
+// without an end.
+func (g *globals) readSource(cmd *cobra.Command, source, what string) ([]byte, error) {
+	in := cmd.InOrStdin()
+	if source == "-" && term.IsTerminal(in) {
+		g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
+	}
+	return untilInterrupt(cmd.Context(), func() ([]byte, error) {
+		if source != "-" {
+			f, err := os.Open(source)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close() // only read
+			in = f
+		}
+		return io.ReadAll(io.LimitReader(in, api.MaxContents+1))
+	})
 }
 
 // untilInterrupt runs a local read, before anything is sent. It may never end: an interrupt gives it up.
@@ -144,7 +143,7 @@ func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) err
 	opts, conditions := o.openOptions(value, seq)
 	err = o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
 		if h.Created() { // with its contents
-			return o.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
+			return printCreated(ctx, o.globals, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
 		}
 		stat, err := h.SetContents(ctx, value, conditions...)
 		if err != nil {
@@ -225,18 +224,16 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte,
 	return o.withFollowing(cmd.Context(), p, &follower{begin: create, follow: stay})
 }
 
-func catVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return g.eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
-	}
+func catVerb(g *globals, cmd *cobra.Command, args []string) error {
+	return g.eachPath(args, func(p api.Path) error { return printFile(g, cmd, p) })
 }
 
-func (g *globals) printFile(cmd *cobra.Command, p api.Path) error {
+func printFile(g *globals, cmd *cobra.Command, p api.Path) error {
 	contents, stat, err := g.readContents(cmd.Context(), p)
 	if err != nil {
 		return err
 	}
-	return g.printContents(cmd.OutOrStdout(), contents, stat)
+	return printContents(g.output, cmd.OutOrStdout(), contents, stat)
 }
 
 type contentsFields struct {
@@ -244,9 +241,9 @@ type contentsFields struct {
 	*watchedContents
 }
 
-func (g *globals) printContents(out io.Writer, contents []byte, stat api.Stat) error {
-	if g.json() {
-		return g.output.Print(out, contentsFields{stat.Path.String(), newWatchedContents(contents, stat)})
+func printContents(as term.Format, out io.Writer, contents []byte, stat api.Stat) error {
+	if as.ForPrograms() {
+		return as.Print(out, contentsFields{stat.Path.String(), newWatchedContents(contents, stat)})
 	}
 	_, err := out.Write(contents)
 	return err
@@ -261,7 +258,7 @@ func mkdirVerb(g *globals, cmd *cobra.Command) {
 				if err != nil {
 					return err
 				}
-				return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
+				return printCreated(ctx, g, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 			})
 		})
 	}
@@ -291,12 +288,10 @@ func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bo
 	return h, nil
 }
 
-func touchVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return g.changeEach(args, func(p api.Path) error {
-			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
-				return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
-			})
+func touchVerb(g *globals, cmd *cobra.Command, args []string) error {
+	return g.changeEach(args, func(p api.Path) error {
+		return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+			return printCreated(ctx, g, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 		})
-	}
+	})
 }

@@ -46,7 +46,7 @@ func TestPrintQuotas(t *testing.T) {
 		{Path: "/ls/foo/scratch", Used: api.Quota{Nodes: 2}, Allowed: api.Quota{Bytes: 10 << 20}},
 	}
 	var b bytes.Buffer
-	if err := (&globals{output: "text"}).printQuotas(&b, quotas); err != nil {
+	if err := printQuotas("text", &b, quotas); err != nil {
 		t.Fatal(err)
 	}
 	want := `PRINCIPAL OR DIRECTORY  NODES       BYTES        SESSIONS  HANDLES    WAITERS
@@ -57,7 +57,7 @@ ann                     12/500000   1.5KiB/1GiB  3/200000  4/1000000  5/200000
 		t.Errorf("printed\n%s", b.String())
 	}
 	b.Reset()
-	if err := (&globals{output: "json"}).printQuotas(&b, quotas[1:]); err != nil {
+	if err := printQuotas("json", &b, quotas[1:]); err != nil {
 		t.Fatal(err)
 	}
 	want = `{"principal":"","path":"/ls/foo/scratch","used":{"nodes":2,"bytes":0,"sessions":0,"handles":0,"waiters":0},` +

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -13,61 +16,50 @@ import (
 	"github.com/chubbylock/chubby/cell/recovery"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/backup"
+	"github.com/chubbylock/chubby/internal/backupstore"
 )
-
-type survivorFields struct {
-	Directory string   `json:"directory"`
-	Cell      string   `json:"cell"`
-	CellID    string   `json:"cell_id"`
-	Replica   string   `json:"replica"`
-	Index     uint64   `json:"index"` // of its last entry
-	Term      uint64   `json:"term"`  // of that
-	Freshest  bool     `json:"freshest"`
-	Replicas  []string `json:"replicas"` // of the cell, as far as it knows
-	Removed   bool     `json:"removed"`  // its replica was removed from the cell
-}
 
 func recoverVerb(g *globals, cmd *cobra.Command) {
 	var to string
 	var fromRemoved bool
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to, fromRemoved) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("to") && !backupstore.IsRemote(to) { // else it is checked when it is written
+			switch _, err := os.Lstat(to); {
+			case err == nil:
+				return taken(to)
+			case !errors.Is(err, fs.ErrNotExist):
+				return err
+			}
+		}
+		list, err := recovery.Look(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		if err := printSurvivors(g.output, cmd.OutOrStdout(), list); err != nil {
+			return err
+		}
+		freshest := list[0]
+		adviseRecovery(g, list)
+		if to == "" {
+			return nil
+		}
+		if err := mustBeCurrent(freshest, fromRemoved); err != nil {
+			return err
+		}
+		f, err := writeRecovered(cmd.Context(), g, freshest, to)
+		if err != nil {
+			return err
+		}
+		if err := printBackup(g.output, cmd.OutOrStdout(), to, f); err != nil {
+			return err
+		}
+		term.Remark(g.stderr, "once it is restored, never start the replicas of before again. Two minutes after the last one ended, bootstrap cell %s on empty directories, and restore: chubbyctl cell restore %s %s --yes",
+			freshest.Cell, term.Printable(to), freshest.Cell)
+		return nil
+	}
 	cmd.Flags().StringVar(&to, "to", "", "the `file` for the backup; without it recover only looks")
 	cmd.Flags().BoolVar(&fromRemoved, "from-removed", false, "make a backup also of a replica that was removed from the cell, as old as it is")
 	needsFlag(cmd.Flags(), "to", "without which no backup is made", "from-removed")
-}
-
-// recover examines directories of replicas, and makes a backup of the freshest.
-func (g *globals) recover(cmd *cobra.Command, paths []string, to string, fromRemoved bool) error {
-	if cmd.Flags().Changed("to") {
-		if err := mustBeNew(to); err != nil {
-			return err
-		}
-	}
-	list, err := recovery.Look(cmd.Context(), paths)
-	if err != nil {
-		return err
-	}
-	if err := g.printSurvivors(cmd.OutOrStdout(), list); err != nil {
-		return err
-	}
-	freshest := list[0]
-	g.adviseRecovery(list)
-	if to == "" {
-		return nil
-	}
-	if err := mustBeCurrent(freshest, fromRemoved); err != nil {
-		return err
-	}
-	f, err := g.writeRecovered(cmd.Context(), freshest, to)
-	if err != nil {
-		return err
-	}
-	if err := g.printBackup(cmd.OutOrStdout(), to, f); err != nil {
-		return err
-	}
-	term.Remark(g.stderr, "once it is restored, never start the replicas of before again. Two minutes after the last one ended, bootstrap cell %s on empty directories, and restore: chubbyctl cell restore %s %s --yes",
-		freshest.Cell, term.Printable(to), freshest.Cell)
-	return nil
 }
 
 // mustBeCurrent rejects a backup of a replica that was removed from its cell, unless the operator accepts that.
@@ -79,7 +71,7 @@ func mustBeCurrent(d recovery.Directory, fromRemoved bool) error {
 		"if none of those is left, --from-removed makes a backup of what the cell was then", d.Path, d.Replica, d.Cell, strings.Join(d.Replicas, ", "))
 }
 
-func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to string) (f backupFields, err error) {
+func writeRecovered(ctx context.Context, g *globals, d recovery.Directory, to string) (f backupFields, err error) {
 	show := term.NewProgress(func(index uint64) string { return fmt.Sprint(index >> 16) }, func(index uint64) {
 		term.Remark(g.stderr, "read up to entry %d of %d", index, d.Index)
 	})
@@ -89,7 +81,7 @@ func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to s
 		return f, err
 	}
 	follower := backup.NewFollower()
-	if err := g.writeNewFile(ctx, to, func(w io.Writer) error {
+	if err := writeNewFile(ctx, g, to, func(w io.Writer) error {
 		return backup.Write(io.MultiWriter(w, follower), state, now().Unix(), d.Replica)
 	}); err != nil {
 		return f, err
@@ -98,11 +90,14 @@ func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to s
 	return f, err
 }
 
-func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error {
+func printSurvivors(as term.Format, out io.Writer, list []recovery.Directory) error {
 	fresh := func(d recovery.Directory) bool { return d.Term == list[0].Term && d.Index == list[0].Index }
-	show := term.List[recovery.Directory, survivorFields]{
-		Fields: func(d recovery.Directory) survivorFields {
-			return survivorFields{d.Path, d.Cell, d.CellID, d.Replica, d.Index, d.Term, fresh(d), append([]string{}, d.Replicas...), d.Removed}
+	show := term.List[recovery.Directory]{
+		Fields: func(d recovery.Directory) term.Fields {
+			return term.Fields{
+				"directory", d.Path, "cell", d.Cell, "cell_id", d.CellID, "replica", d.Replica, "index", d.Index, "term", d.Term,
+				"freshest", fresh(d), "replicas", append([]string{}, d.Replicas...), "removed", d.Removed,
+			}
 		},
 		Add: func(t *term.Table, d recovery.Directory) {
 			remark := ""
@@ -119,10 +114,10 @@ func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error
 		},
 		Columns: []string{"DIRECTORY", "CELL", "REPLICA", "LAST ENTRY", "TERM", ""},
 	}
-	return show.PrintAll(out, g.output, list)
+	return show.PrintAll(out, as, list)
 }
 
-func (g *globals) adviseRecovery(list []recovery.Directory) {
+func adviseRecovery(g *globals, list []recovery.Directory) {
 	if why := list[0].Contradicted; why != "" {
 		term.Remark(g.stderr, "use this to look at it only, and make no cell of it while others are left: %s", why)
 		return

@@ -128,7 +128,7 @@ func onePage(all []*cobra.Command) []byte {
 	}
 	fmt.Fprintf(&b, "\nAlso here: [flags of every command](#flags-of-every-command), [exit codes](#exit-codes), [environment](#environment).\n")
 	fmt.Fprintf(&b, "\n## Flags of every command\n\n%s", flagList(root.PersistentFlags()))
-	fmt.Fprintf(&b, "\n## Exit codes\n\n%s\n## Environment\n\n%s", termList(exitCodes()), termList(environment()))
+	fmt.Fprintf(&b, "\n## Exit codes\n\n%s\n## Environment\n\n%s", termList(topic("exit-codes")), termList(topic("environment")))
 	before := &said{paragraphs: map[string]*cobra.Command{}}
 	for _, cmd := range all[1:] {
 		fmt.Fprintf(&b, "\n## %s\n", cmd.CommandPath())
@@ -335,11 +335,11 @@ func manPage(cmd *cobra.Command) []byte {
 	}
 	if root {
 		b.WriteString("# EXIT STATUS\n\n")
-		for _, t := range exitCodes() {
+		for _, t := range topic("exit-codes") {
 			definition(&b, t.word, t.meaning)
 		}
 		b.WriteString("# ENVIRONMENT\n\n")
-		for _, t := range environment() {
+		for _, t := range topic("environment") {
 			definition(&b, t.word, t.meaning)
 		}
 	}
@@ -372,7 +372,7 @@ func manName(cmd *cobra.Command) string {
 
 // What every command has in common is in topics of help, so that the list of commands is on the first screen.
 func TestHelpTopics(t *testing.T) {
-	for topic, want := range map[string]string{topicExitCodes: "  75             --try: ", topicEnvironment: "  CHUBBY_CELLS   where cells are"} {
+	for topic, want := range map[string]string{"exit-codes": "  75             --try: ", "environment": "  CHUBBY_CELLS   where cells are"} {
 		out, err := execute(t, nil, "help", topic)
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("help %s: %v\n%s", topic, err, out)

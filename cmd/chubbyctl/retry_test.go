@@ -233,7 +233,7 @@ func TestWaitEndsWhileTheCellIsAway(t *testing.T) {
 			lock, err := h.Acquire(s.Context(), api.Exclusive)
 			s.ok(err)
 			o := &acquireOptions{workOptions: workOptions{
-				globals: s.g, err: io.Discard, verb: "acquire", retry: true, waits: true, wait: wait, lease: api.DefaultLease,
+				globals: s.g, err: io.Discard, verb: "acquire", retry: true, waitLimit: waitLimit{wait: wait, waits: true}, lease: api.DefaultLease,
 				paths: []api.Path{api.MustParsePath("/ls/local/a")}, path: api.MustParsePath("/ls/local/a"),
 			}}
 			began := time.Now()

@@ -44,8 +44,9 @@ func TestBreakRefusalNamesTheHolders(t *testing.T) {
 		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "bob") {
 			t.Errorf("%s: %v (exit code %d), want %q", c.name, err, exitCode(err), c.want)
 		}
-		if got := len(newErrorFields(err).Holders); got != c.holders {
-			t.Errorf("%s: %d holders in JSON, want %d", c.name, got, c.holders)
+		var refusal *api.Error
+		if errors.As(err, &refusal); len(refusal.Holders) != c.holders {
+			t.Errorf("%s: it names %d holders, want %d", c.name, len(refusal.Holders), c.holders)
 		}
 	}
 }
@@ -74,7 +75,7 @@ func TestShowSession(t *testing.T) {
 		Lease:  12 * time.Second, LeftLeast: 3 * time.Second, LeftMost: 13 * time.Second, Handles: 2, Locks: 1,
 	}, []string{"/ls/foo/deploy"}}
 	var b bytes.Buffer
-	if err := (&globals{output: "text"}).printSession(&b, s); err != nil {
+	if err := printSession("text", &b, s); err != nil {
 		t.Fatal(err)
 	}
 	want := `session    s42
@@ -93,7 +94,7 @@ holds      /ls/foo/deploy
 	for want, held := range map[string][]string{`"locks_held":["/ls/foo/deploy"]`: {"/ls/foo/deploy"}, `"locks_held":[]`: {}} {
 		b.Reset()
 		s.held = held
-		if err := (&globals{output: "json"}).printSession(&b, s); err != nil {
+		if err := printSession("json", &b, s); err != nil {
 			t.Fatal(err)
 		}
 		mustHave(t, b.Bytes(), "session principal host pid lease_s left_least_s left_most_s handles locks locks_held")

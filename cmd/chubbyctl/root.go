@@ -1,67 +1,94 @@
 package main
 
 import (
-	_ "embed"
+	"context"
 	"io"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/helptext"
 )
-
-// verb completes a command with its flags and its action.
-type verb = func(g *globals, cmd *cobra.Command)
 
 // verbs are those of the commands, by their paths. The others of help.txt only group commands.
 func verbs() map[string]verb {
 	return map[string]verb{
 		"acquire": acquireVerb, "elect": electVerb, "semaphore": semaphoreVerb,
-		"locks": locksVerb, "lock break": lockBreakVerb, "history": historyVerb, "explain": explainVerb,
-		"sequencer check": sequencerCheckVerb, "sequencer show": sequencerShowVerb,
+		"locks": locksVerb, "lock break": lockBreakVerb, "history": onPath(historyVerb), "explain": onPath(explainVerb),
+		"sequencer check": onArgs(sequencerCheckVerb), "sequencer show": onArgs(sequencerShowVerb),
 
-		"ls": lsVerb, "tree": treeVerb, "cat": catVerb, "put": putVerb, "txn": txnVerb, "mkdir": mkdirVerb, "rm": rmVerb, "stat": statVerb,
-		"touch": touchVerb, "cp": copyVerb, "export": exportVerb, "import": importVerb, "watch": watchVerb,
+		"ls": lsVerb, "tree": treeVerb, "cat": onArgs(catVerb), "put": putVerb, "txn": txnVerb, "mkdir": mkdirVerb, "rm": rmVerb, "stat": onArgs(statVerb),
+		"touch": onArgs(touchVerb), "cp": copyVerb, "export": onPath(exportVerb), "import": importVerb, "watch": watchVerb,
 
 		"members ls": membersLsVerb, "members join": membersJoinVerb,
 
-		"cell status": statusVerb, "cell members": cellMembersVerb, "cell transfer": transferVerb,
+		"cell status": statusVerb, "cell members": showCell((*client.Cell).Members, printMembers), "cell transfer": transferVerb,
 		"cell add": memberAddVerb, "cell remove": memberRemoveVerb, "cell replace": memberReplaceVerb,
-		"cell upgrade status": upgradeStatusVerb, "cell upgrade finish": upgradeFinishVerb,
-		"cell backup": backupVerb, "cell backup verify": backupVerifyVerb, "cell backup show": backupShowVerb,
-		"cell restore": restoreVerb, "cell recover": recoverVerb, "cell debug": debugVerb,
-		"session ls": sessionLsVerb, "session show": sessionShowVerb, "session end": sessionEndVerb,
-		"acl get": aclGetVerb, "acl set": aclSetVerb, "acl can": aclCanVerb,
-		"acl file ls": aclFileLsVerb, "acl file cat": aclFileCatVerb, "acl file put": aclFilePutVerb, "acl file rm": aclFileRmVerb,
-		"quota ls": quotaLsVerb, "quota set": quotaSetVerb, "top": topVerb, "lint": lintVerb,
+		"cell upgrade status": onArgs(upgradeStatusVerb), "cell upgrade finish": upgradeFinishVerb,
+		"cell backup": onArgs(backupVerb), "cell backup verify": onArgs(backupVerifyVerb), "cell backup show": backupShowVerb,
+		"cell restore": restoreVerb, "cell recover": recoverVerb, "cell debug": onArgs(debugVerb),
+		"session ls": onArgs(sessionLsVerb), "session show": onArgs(sessionShowVerb), "session end": sessionEndVerb,
+		"acl get": onPath(aclGetVerb), "acl set": aclSetVerb, "acl can": onArgs(aclCanVerb),
+		"acl file ls": onCell(aclFileLsVerb), "acl file cat": onArgs(aclFileCatVerb), "acl file put": aclFilePutVerb, "acl file rm": aclFileRmVerb,
+		"quota ls": showCell((*client.Cell).Quotas, printQuotas), "quota set": quotaSetVerb, "top": topVerb, "lint": lintVerb,
 		"drill failover": drillVerb(drillFailOver), "drill outage": drillVerb(drillOutage),
 		"drill session-loss": drillVerb(drillSessionLoss), "drill slow-client": drillVerb(drillSlowClient),
 		"bench locks": benchVerb("locks"), "bench writes": benchVerb("writes"), "bench reads": benchVerb("reads"),
 		"bench cached": benchVerb("cached"), "bench sessions": benchVerb("sessions"), "sizing": sizingVerb,
 
-		"config use-cell": useCellVerb, "config current": currentCellVerb, "config cells": cellsVerb,
-		"config add-cell": addCellVerb, "config remove-cell": removeCellVerb,
+		"config use-cell": onArgs(useCellVerb), "config current": onArgs(currentCellVerb), "config cells": onArgs(cellsVerb),
+		"config add-cell": addCellVerb, "config remove-cell": onArgs(removeCellVerb),
 		"completion bash": shellVerb(generateBash), "completion zsh": shellVerb((*cobra.Command).GenZshCompletion),
 		"completion fish":       shellVerb(func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }),
 		"completion powershell": shellVerb((*cobra.Command).GenPowerShellCompletionWithDesc),
-		"version":               versionVerb, "whoami": whoamiVerb,
+		"version":               onArgs(versionVerb), "whoami": onCell(whoamiVerb),
 	}
 }
 
-//go:embed help.txt
-var helpText string
+// onArgs returns the verb that runs with its arguments, and has no flags.
+func onArgs(run func(g *globals, cmd *cobra.Command, args []string) error) verb {
+	return func(g *globals, cmd *cobra.Command) {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(g, cmd, args) }
+	}
+}
+
+// onPath returns the verb that runs on a path.
+func onPath(run func(g *globals, cmd *cobra.Command, p api.Path) error) verb {
+	return func(g *globals, cmd *cobra.Command) {
+		cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) error { return run(g, cmd, p) })
+	}
+}
+
+// onCell returns the verb that runs on a cell.
+func onCell(run func(g *globals, cmd *cobra.Command, cell string) error) verb {
+	return func(g *globals, cmd *cobra.Command) {
+		cmd.RunE = g.onCell(func(cmd *cobra.Command, cell string) error { return run(g, cmd, cell) })
+	}
+}
+
+// showCell returns the verb that asks a cell, and shows the answer.
+func showCell[T any](ask func(*client.Cell, context.Context) (T, error), show func(term.Format, io.Writer, T) error) verb {
+	return onCell(func(g *globals, cmd *cobra.Command, cell string) error {
+		answer, err := askCell(cmd.Context(), g, cell, ask)
+		if err != nil {
+			return err
+		}
+		return show(g.output, cmd.OutOrStdout(), answer)
+	})
+}
 
 // commandTree returns the root of the commands in help.txt. The section of a command begins with "## " and its usage: its path, with
 // other names of the last word behind bars, and its arguments. Then come one line of summary, its description and its examples. The
 // title of a group of commands is behind "# ". A name in %[] stands for one of helpValues.
 func commandTree(g *globals) (root *cobra.Command) {
 	at, known, title := map[string]*cobra.Command{}, verbs(), ""
-	for _, section := range strings.Split("\n"+strings.NewReplacer(helpValues()...).Replace(helpText), "\n## ")[1:] {
+	sections, _, _ := strings.Cut(helpText, "\n### ")
+	for _, section := range strings.Split("\n"+strings.NewReplacer(helpValues()...).Replace(sections), "\n## ")[1:] {
 		section, next, titled := strings.Cut(section, "\n# ")
 		usage, section, _ := strings.Cut(section, "\n")
 		short, section, _ := strings.Cut(section, "\n")
@@ -114,8 +141,8 @@ func newRootCommand() (*cobra.Command, *globals) {
 		}
 		ctx, err := g.trace.begin(cmd.Context(), cmd)
 		cmd.SetContext(ctx)
-		if id := g.trace.id(); id != "" && g.verbose {
-			g.notice(g.stderr, "trace "+id)
+		if g.trace.span != nil && g.verbose {
+			g.notice(g.stderr, "trace "+g.trace.span.SpanContext().TraceID().String())
 		}
 		return err
 	}
@@ -128,20 +155,6 @@ func newRootCommand() (*cobra.Command, *globals) {
 	root.SetHelpCommand(newHelpCommand(root))
 	root.SetHelpCommandGroupID("Set up")
 	helptext.Install(root, func(w io.Writer) int { return term.StyleOf(w).Width })
-	g.completeBelow(root)
+	completeBelow(g, root)
 	return root, g
-}
-
-func (g *globals) addFlags(flags *pflag.FlagSet) {
-	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), json (one object per line, errors too), or yaml (the same fields, a document each)")
-	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
-	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
-	flags.StringVar(&g.cell, "cell", "", "the default `CELL`: of paths that do not begin with /ls/CELL, and where none is named")
-	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
-	flags.StringVar(&g.tls.CA, "cacert", "", "who signs the certificates of the servers, a file in PEM")
-	flags.StringVar(&g.tls.Cert, "cert", "", "the certificate that says who you are, a file in PEM")
-	flags.StringVar(&g.tls.Key, "key", "", "the key of --cert, a file in PEM")
-	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
-	flags.StringVar(&g.trace.endpoint, "trace-endpoint", "", "where a trace of the command is sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS")
-	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,44 +13,32 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/misuse"
 )
 
-type sessionFields struct {
-	party
-	LeaseS     float64 `json:"lease_s"`
-	LeftLeastS float64 `json:"left_least_s"`
-	LeftMostS  float64 `json:"left_most_s"`
-	Handles    int     `json:"handles"`
-	Locks      int     `json:"locks"`
-	MayCache   bool    `json:"may_cache"`
+func sessionFields(s client.SessionInfo) term.Fields {
+	return append(party(s.Holder), "lease_s", term.Seconds(s.Lease), "left_least_s", term.Seconds(s.LeftLeast), "left_most_s", term.Seconds(s.LeftMost),
+		"handles", s.Handles, "locks", s.Locks, "may_cache", s.MayCache)
 }
 
-func newSessionFields(s client.SessionInfo) sessionFields {
-	return sessionFields{
-		newParty(s.Holder), term.Seconds(s.Lease), term.Seconds(s.LeftLeast), term.Seconds(s.LeftMost), s.Handles, s.Locks, s.MayCache,
-	}
+func sessionLsVerb(g *globals, cmd *cobra.Command, args []string) error {
+	return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
+		return printSessions(g.output, cmd.OutOrStdout(), c.EachSession(ctx))
+	})
 }
 
-func sessionLsVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-			return g.printSessions(cmd.OutOrStdout(), c.EachSession(ctx))
-		})
-	}
-}
-
-func (g *globals) printSessions(out io.Writer, sessions iter.Seq2[client.SessionInfo, error]) error {
+func printSessions(as term.Format, out io.Writer, sessions iter.Seq2[client.SessionInfo, error]) error {
 	add := func(t *term.Table, s client.SessionInfo) {
 		left := term.Roughly(s.LeftLeast) + " to " + term.Roughly(s.LeftMost)
 		t.Add(s.Session, s.Principal, s.Host, s.PID, s.Lease, left, s.Handles, s.Locks)
 	}
-	list := term.List[client.SessionInfo, sessionFields]{
-		Fields:  newSessionFields,
+	list := term.List[client.SessionInfo]{
+		Fields:  sessionFields,
 		Add:     add,
 		Columns: []string{"SESSION", "PRINCIPAL", "HOST", "PID", "LEASE", "LEFT", "HANDLES", "LOCKS"},
 		None:    "the cell has no sessions",
 	}
-	return list.Print(out, g.output, sessions)
+	return list.Print(out, as, sessions)
 }
 
 func (g *globals) sessionOf(args []string) (api.SessionID, string, error) {
@@ -78,39 +67,28 @@ func findSession(ctx context.Context, c *client.Cell, cell string, id api.Sessio
 			Message: fmt.Sprintf("cell %s has no such session: it has ended, or never was; 'chubbyctl session ls %s' lists those there are", cell, cell)}
 	}
 	locks, err := c.LocksOf(ctx, id)
-	held := []string{}
-	for _, l := range locks {
-		held = append(held, l.Path)
-	}
-	return shownSession{info, held}, err
+	return shownSession{info, term.Each(locks, func(l client.LockInfo) string { return l.Path })}, err
 }
 
 // askSession is findSession by a cell's name.
-func (g *globals) askSession(ctx context.Context, cell string, id api.SessionID) (shownSession, error) {
+func askSession(ctx context.Context, g *globals, cell string, id api.SessionID) (shownSession, error) {
 	return askCell(ctx, g, cell, func(c *client.Cell, ctx context.Context) (shownSession, error) { return findSession(ctx, c, cell, id) })
 }
 
-func sessionShowVerb(g *globals, cmd *cobra.Command) {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, cell, err := g.sessionOf(args)
-		if err != nil {
-			return err
-		}
-		s, err := g.askSession(cmd.Context(), cell, id)
-		if err != nil {
-			return err
-		}
-		return g.printSession(cmd.OutOrStdout(), s)
+func sessionShowVerb(g *globals, cmd *cobra.Command, args []string) error {
+	id, cell, err := g.sessionOf(args)
+	if err != nil {
+		return err
 	}
+	s, err := askSession(cmd.Context(), g, cell, id)
+	if err != nil {
+		return err
+	}
+	return printSession(g.output, cmd.OutOrStdout(), s)
 }
 
-type shownFields struct {
-	sessionFields
-	LocksHeld []string `json:"locks_held"`
-}
-
-func (g *globals) printSession(out io.Writer, s shownSession) error {
-	return g.output.Show(out, shownFields{newSessionFields(s.info), s.held}, func(p *term.Page) {
+func printSession(as term.Format, out io.Writer, s shownSession) error {
+	return as.Show(out, append(sessionFields(s.info), "locks_held", s.held), func(p *term.Page) {
 		fields := []any{
 			"session", s.info.Session, "principal", s.info.Principal, "host", s.info.Host, "pid", s.info.PID, "lease", s.info.Lease,
 			"left", term.Roughly(s.info.LeftLeast) + " at least, " + term.Roughly(s.info.LeftMost) + " at most",
@@ -154,34 +132,26 @@ func lockBreakVerb(g *globals, cmd *cobra.Command) {
 		if err := o.validate("lock break"); err != nil {
 			return err
 		}
-		return o.breakLock(cmd, p)
+		if !o.yes {
+			locks, err := askNode(cmd.Context(), g, p, (*client.Cell).Locks)
+			return interruptOr(cmd.Context(), o.breakRefusal(p, locks, err))
+		}
+		text := "free once its holder lets go or its lease and lock-delay are over"
+		if o.now {
+			text = "free at once, or granted to the next who waits"
+			o.notice(cmd.ErrOrStderr(), nowRisk)
+		}
+		err := g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
+			return c.BreakLock(ctx, p.String(), o.reason, o.now)
+		})
+		if err != nil {
+			return err
+		}
+		fields := term.Fields{"path", p.String(), "broken", true, "now", o.now}
+		return g.output.Say(cmd.OutOrStdout(), fields, "broken: %s; 'chubbyctl locks %v' shows it", text, p)
 	})
 	o.flags(cmd)
 	cmd.Flags().BoolVar(&o.now, "now", false, "do not wait for the holders: two may then believe that they hold it")
-}
-
-func (o *revocation) breakLock(cmd *cobra.Command, p api.Path) error {
-	if !o.yes {
-		locks, err := askNode(cmd.Context(), o.globals, p, (*client.Cell).Locks)
-		return interruptOr(cmd.Context(), o.breakRefusal(p, locks, err))
-	}
-	text := "free once its holder lets go or its lease and lock-delay are over"
-	if o.now {
-		text = "free at once, or granted to the next who waits"
-		o.notice(cmd.ErrOrStderr(), nowRisk)
-	}
-	err := o.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-		return c.BreakLock(ctx, p.String(), o.reason, o.now)
-	})
-	if err != nil {
-		return err
-	}
-	fields := struct {
-		Path   string `json:"path"`
-		Broken bool   `json:"broken"`
-		Now    bool   `json:"now"`
-	}{p.String(), true, o.now}
-	return o.output.Say(cmd.OutOrStdout(), fields, "broken: %s; 'chubbyctl locks %v' shows it", text, p)
 }
 
 // breakRefusal returns the answer to a break without --yes. locks are those at and below the path; err is why
@@ -228,28 +198,20 @@ func sessionEndVerb(g *globals, cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		return o.endSession(cmd, cell, id)
+		if !o.yes {
+			s, err := askSession(cmd.Context(), g, cell, id)
+			return interruptOr(cmd.Context(), endRefusal(id, s, err))
+		}
+		err = g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+			return c.EndSession(ctx, id, o.reason)
+		})
+		if err != nil {
+			return err
+		}
+		return g.output.Say(cmd.OutOrStdout(), term.Fields{"session", id.String(), "ended", true},
+			"ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it", id)
 	}
 	o.flags(cmd)
-}
-
-func (o *revocation) endSession(cmd *cobra.Command, cell string, id api.SessionID) error {
-	if !o.yes {
-		s, err := o.askSession(cmd.Context(), cell, id)
-		return interruptOr(cmd.Context(), endRefusal(id, s, err))
-	}
-	err := o.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
-		return c.EndSession(ctx, id, o.reason)
-	})
-	if err != nil {
-		return err
-	}
-	fields := struct {
-		Session string `json:"session"`
-		Ended   bool   `json:"ended"`
-	}{id.String(), true}
-	return o.output.Say(cmd.OutOrStdout(), fields,
-		"ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it", id)
 }
 
 // endRefusal returns the answer to an end without --yes.
@@ -268,4 +230,123 @@ func endRefusal(id api.SessionID, s shownSession, err error) error {
 		refusal.Message = fmt.Sprintf("it is the session of %s, %s; --yes ends it. Nothing was done without it", whoIs(s.info.Holder), locks)
 	}
 	return refusal
+}
+
+func lintVerb(g *globals, cmd *cobra.Command) {
+	var (
+		o       misuse.Options
+		session string
+		rules   []string
+	)
+	cmd.RunE = g.onPath(func(cmd *cobra.Command, p api.Path) (err error) {
+		if p.Name() != "" {
+			o.Path = p.String()
+		}
+		if cmd.Flags().Changed("session") {
+			if o.Session, _, err = g.sessionOf([]string{session}); err != nil {
+				return err
+			}
+		}
+		if o.Kinds, err = misusesOf(rules); err != nil {
+			return err
+		}
+		if o.Most < 1 || o.Most > api.MaxListed {
+			return usagef("--most %d: want 1 to %d", o.Most, api.MaxListed)
+		}
+		r, err := askCell(cmd.Context(), g, p.Cell(), func(c *client.Cell, ctx context.Context) (misuse.Report, error) { return c.Lint(ctx, o) })
+		if err != nil {
+			return err
+		}
+		return printLint(g.output, cmd.OutOrStdout(), r)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&session, "session", "", "only of the session `ID`")
+	flags.StringVar(&o.Principal, "principal", "", "only of sessions of this principal")
+	flags.StringSliceVar(&rules, "rule", nil, "only by these rules, `RULE,...`")
+	flags.IntVar(&o.Most, "most", 20, "how many findings to list at most")
+	_ = cmd.RegisterFlagCompletionFunc("rule", g.complete(words(misuseNames()...))) // the flag exists
+}
+
+func misuseNames() []string { return term.Each(misuse.Kinds(), misuse.Kind.String) }
+
+func misusesOf(names []string) (list []misuse.Kind, err error) {
+	for _, name := range names {
+		var m misuse.Kind
+		if err := m.UnmarshalText([]byte(name)); err != nil {
+			return nil, usagef("--rule %s: there is no such rule; want some of %s", name, strings.Join(misuseNames(), ", "))
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// printLint prints a report. Its error has the exit code of findings.
+func printLint(as term.Format, out io.Writer, r misuse.Report) (err error) {
+	err = as.Show(out, lintFields(r), func(p *term.Page) { drawLint(p, r) })
+	if err == nil && len(r.Findings) > 0 {
+		err = &exitError{code: exitMismatch}
+	}
+	return err
+}
+
+func lintFields(r misuse.Report) term.Fields {
+	return term.Fields{"epoch", r.Epoch, "since_s", term.Seconds(r.Since), "findings", term.Each(r.Findings, findingFields)}.With("more", r.More)
+}
+
+// findingFields returns a finding for -o json. It has no session if it is about all sessions of the principal.
+func findingFields(f misuse.Finding) term.Fields {
+	session, share := "", (*float64)(nil) // the share is null if the count has no whole
+	if f.Who.Session != 0 {
+		session = f.Who.Session.String()
+	}
+	if f.Share > 0 {
+		share = &f.Share
+	}
+	return append(term.Fields{"rule", f.Kind.String()}.With("session", session).With("principal", f.Who.Principal).With("host", f.Who.Host).
+		With("pid", f.Who.PID).With("path", f.Path), "count", f.Count, "per_s", f.PerSecond(), "share", share,
+		"measured_s", term.Seconds(f.Measured), "lease_s", term.SecondsOrNull(f.Lease),
+		"what", f.Kind.What(), "why", f.Kind.Why(), "instead", f.Kind.Instead()).With("unseen", f.Kind.Unseen())
+}
+
+// drawLint draws a table of the findings, and the explanation of each broken rule.
+func drawLint(p *term.Page, r misuse.Report) {
+	if len(r.Findings) == 0 {
+		p.Paragraph(term.Plain, fmt.Sprintf("no client misuses the cell, as far as its master (of epoch %d) has counted, for %s", r.Epoch, term.Roughly(r.Since)), "")
+		return
+	}
+	var broken []misuse.Kind
+	p.Table(func(t *term.Table) {
+		for _, f := range r.Findings {
+			session, rate, count := "all", fmt.Sprintf("%.1f", f.PerSecond()), fmt.Sprint(f.Count)
+			if f.Who.Session != 0 {
+				session = f.Who.Session.String()
+			}
+			if f.Share > 0 {
+				count += fmt.Sprintf(" (%.0f %%)", 100*f.Share)
+			}
+			if f.Lease > 0 {
+				count, rate = "lease "+f.Lease.String(), ""
+			}
+			t.Add(term.Paint(term.Waiting, f.Kind.String()), session, whoseProcess(f.Who), f.Path, count, rate, term.Roughly(f.Measured))
+			if !slices.Contains(broken, f.Kind) {
+				broken = append(broken, f.Kind)
+			}
+		}
+	}, "RULE", "SESSION", "WHO", "PATH", "COUNT", "A SECOND", "IN?")
+	p.Rest(r.More, "findings")
+	for _, m := range broken {
+		if !m.Known() {
+			p.Line("\n%s: this chubbyctl is too old to know it", m)
+			continue
+		}
+		p.Line("\n%s (docs/misuse.md#%s)", p.Paint(term.Heading, m.String()), m)
+		for _, part := range []struct{ first, text string }{
+			{"  what:    ", m.What()}, {"  why:     ", m.Why()}, {"  instead: ", m.Instead()}, {"  not seen: ", m.Unseen()},
+		} {
+			if part.text != "" {
+				p.Paragraph(term.Plain, part.text, part.first)
+			}
+		}
+	}
+	p.Line("\ncounted by the master of epoch %d, which has counted for %s", r.Epoch, term.Roughly(r.Since))
 }

@@ -71,7 +71,7 @@ func TestTopRatesAreOfOneMaster(t *testing.T) {
 
 func TestTopFields(t *testing.T) {
 	look := topExample(0, 1)
-	text, err := json.Marshal(newTopFields(&look, nil))
+	text, err := json.Marshal(topFields(&look, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestTopFields(t *testing.T) {
 		}
 	}
 	look.overview.Whole, look.status.Master = false, ""
-	if text, _ = json.Marshal(newTopFields(&look, nil)); !strings.Contains(string(text), `"backlog":null`) || !strings.Contains(string(text), `"sessions":null`) {
+	if text, _ = json.Marshal(topFields(&look, nil)); !strings.Contains(string(text), `"backlog":null`) || !strings.Contains(string(text), `"sessions":null`) {
 		t.Errorf("what is not known: %s", text)
 	}
 }

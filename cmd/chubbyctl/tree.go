@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -207,8 +208,8 @@ func (w *treeWalk) visitChildren(ctx context.Context, at api.Stat, v treeVisitor
 	return nil
 }
 
-// count counts a processed node, and prints it for programs.
-func (w *treeWalk) count(line any) error {
+// countNode counts a processed node, and prints it for programs.
+func (w *treeWalk) countNode(line any) error {
 	w.done++
 	if now := w.watch(); now-w.told >= term.Patience {
 		w.told = now
@@ -249,19 +250,14 @@ func (w *treeWalk) leaveFor(p api.Path, err error, codes ...api.Code) error {
 	if err == nil || !slices.Contains(codes, api.CodeOf(err)) {
 		return err
 	}
-	if err := w.leave(p, whyLeft(err)); err != nil {
+	why := explanation(err)
+	if e := (*api.Error)(nil); errors.As(err, &e) && e.Code == api.LockHeld && len(e.Holders) > 0 {
+		why = "its lock is " + heldBy(e.Holders)
+	}
+	if err := w.leave(p, why); err != nil {
 		return err
 	}
 	return errSkip
-}
-
-// whyLeft says why a node is skipped; for a lock, who holds it.
-func whyLeft(err error) string {
-	var e *api.Error
-	if errors.As(err, &e) && e.Code == api.LockHeld && len(e.Holders) > 0 {
-		return "its lock is " + heldBy(e.Holders)
-	}
-	return explanation(err)
 }
 
 // finish returns the error of the whole, with what was done before.
@@ -283,4 +279,118 @@ func (w *treeWalk) finish(err error) error {
 		w.g.notice(w.err, what)
 	}
 	return nil
+}
+
+type copyOptions struct {
+	put      putOptions
+	ifAbsent bool
+	tree     bool // --recursive
+}
+
+func copyVerb(g *globals, cmd *cobra.Command) {
+	o := &copyOptions{put: putOptions{globals: g}}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		from, err := g.parsePath(args[0])
+		if err != nil {
+			return err
+		}
+		to, err := g.parsePath(args[1])
+		if err != nil {
+			return err
+		}
+		if err := o.validate(cmd); err != nil {
+			return err
+		}
+		if o.tree {
+			return o.copyTree(cmd, from, to)
+		}
+		contents, _, err := g.readContents(cmd.Context(), from)
+		if err != nil {
+			return err
+		}
+		if to, err = o.targetOf(cmd.Context(), from, to); err != nil {
+			return err
+		}
+		if from == to {
+			return usagef("cp: %v is the file itself; nothing was done", to)
+		}
+		return o.put.writeFile(cmd, to, contents)
+	}
+	cmd.Flags().BoolVarP(&o.tree, "recursive", "r", false, "copy a directory with everything below it")
+	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
+	cmd.Flags().Uint64Var(&o.put.ifGeneration, "if-generation", 0, "write only if the contents of DST are at generation `G`; 0: only if there is no such file")
+	o.put.sequencer.flag(cmd, "write")
+	o.put.consent.flag(cmd)
+	keepApart(cmd.Flags(), "recursive", "it copies many files, and the other is about one", "if-generation", "if-sequencer")
+	keepApart(cmd.Flags(), "if-absent", "it creates a file, and the other is about one that is there", "if-generation")
+}
+
+func (o *copyOptions) validate(cmd *cobra.Command) error {
+	if o.ifAbsent {
+		o.put.conditional = true // at generation 0
+		return nil
+	}
+	return o.put.validate(cmd)
+}
+
+// targetOf returns the file to write: to, or, in a directory, the file with from's name.
+func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path, error) {
+	kind := api.Directory // the root is one even if unreadable
+	if !to.IsRoot() {
+		stat, err := readNode(ctx, o.put.globals, to, (*client.Client).Stat)
+		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
+			return to, nil // a new file, or one that is writable and unreadable
+		} else if err != nil {
+			return to, err
+		}
+		kind = stat.Kind
+	}
+	if kind != api.Directory {
+		return to, nil
+	}
+	return to.Join(from.Base())
+}
+
+func (o *copyOptions) copyTree(cmd *cobra.Command, from, to api.Path) error {
+	g := o.put.globals
+	return g.overTree(cmd, from, "copied", func(ctx context.Context, w *treeWalk, root api.Stat) error {
+		to, err := o.targetOf(ctx, from, to)
+		if err != nil {
+			return err
+		}
+		below := func(a, b api.Path) bool { return strings.HasPrefix(string(a.Name())+"/", string(b.Name())+"/") }
+		sameCell := from.Cell() == to.Cell() || from.Cell() == api.LocalCell || to.Cell() == api.LocalCell // local has another name, too
+		switch {
+		case sameCell && (below(from, to) || below(to, from)):
+			return usagef("cp -r: %v and %v may be one inside the other; nothing was done", from, to)
+		case to.Name() == api.ACLDir, isList(to):
+			return usagef("cp -r: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", to)
+		}
+		copyTo := func(ctx context.Context, target *treeWalk) error {
+			copyOne := func(s api.Stat) error {
+				return o.copyNode(ctx, w, target, s, to.String()+strings.TrimPrefix(string(s.Path.Name()), string(from.Name())))
+			}
+			return w.visit(ctx, root, treeVisitor{lasting: true, enter: copyOne})
+		}
+		if from.Cell() == to.Cell() {
+			return copyTo(ctx, w)
+		}
+		return (&treeWalk{g: g}).inCell(ctx, to, copyTo)
+	})
+}
+
+// copyNode copies one node. It skips nodes that it must not read or replace.
+func (o *copyOptions) copyNode(ctx context.Context, from, to *treeWalk, s api.Stat, target string) error {
+	p, err := api.ParsePath(target)
+	if err != nil {
+		return from.leaveFor(s.Path, err, api.CodeOf(err)) // too long, or too deep
+	}
+	contents, err := from.contentsOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := to.put(ctx, p, s.Kind, contents, o.ifAbsent); err != nil {
+		return from.leaveFor(s.Path, err, api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory)
+	}
+	return from.countNode(term.Fields{"path", target, "from", s.Path.String()})
 }

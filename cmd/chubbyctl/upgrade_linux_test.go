@@ -26,8 +26,8 @@ func upgraded() int {
 		return 1
 	}
 	o := &workOptions{
-		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), argv: []string{"sh", "-c", "exit 5"}, program: "/bin/sh",
-		terms: tenure.Terms{KillAfter: 100 * time.Millisecond}, signals: make(chan os.Signal, 8), out: io.Discard, err: os.Stderr,
+		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/a"), workCommand: workCommand{[]string{"sh", "-c", "exit 5"}, "/bin/sh", make(chan os.Signal, 8)},
+		terms: tenure.Terms{KillAfter: 100 * time.Millisecond}, out: io.Discard, err: os.Stderr,
 	}
 	session := &liveSession{}
 	session.left.Store(int64(time.Minute))

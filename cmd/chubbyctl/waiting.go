@@ -32,11 +32,7 @@ type waitReport struct {
 	last   string // the latest cause, without times; until done it is the goroutine's
 }
 
-// reportWait begins a report on an operation that --timeout ends. The report ends with ctx or stop.
-func (g *globals) reportWait(ctx context.Context, cell string, path api.Path) *waitReport {
-	return g.reportWaitUntil(ctx, cell, path, "--timeout", g.timeout)
-}
-
+// reportWaitUntil begins a report on an operation that a flag limits. The report ends with ctx or stop.
 func (g *globals) reportWaitUntil(ctx context.Context, cell string, path api.Path, flag string, limit time.Duration) *waitReport {
 	r := &waitReport{
 		g:     g,
@@ -150,7 +146,7 @@ func lateCachers(p api.Path, cachers []client.Cacher) (found, until string) {
 func (g *globals) withReport(ctx context.Context, cell string, path api.Path, f func(context.Context) error) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	report := g.reportWait(ctx, cell, path)
+	report := g.reportWaitUntil(ctx, cell, path, "--timeout", g.timeout)
 	err := f(ctx)
 	return report.explain(err)
 }
@@ -171,7 +167,6 @@ func (o outOfTime) Error() string {
 	return fmt.Sprintf("the cell did not answer within %v; raise --timeout, or look at 'chubbyctl cell status'", o.after)
 }
 
-// Unwrap makes it a DeadlineExceeded for errors.Is.
 func (o outOfTime) Unwrap() error { return context.DeadlineExceeded }
 
 type lockWait struct {
@@ -192,31 +187,16 @@ func (o *workOptions) showWait(early string) *lockWait {
 	return w
 }
 
-// queued is for client.OnQueued.
 func (w *lockWait) queued(q client.Queued) { w.queuedFor(w.o.path.String(), q) }
 
 // queuedFor is queued for one of several locks.
 func (w *lockWait) queuedFor(path string, q client.Queued) { w.progress.Update(waitState{q, path}) }
 
-func (w *lockWait) stop() { w.progress.Stop() }
-
-func (w *lockWait) last() string { return w.text(w.progress.Last()) }
-
-func (w *lockWait) text(s waitState) string {
+func (w *lockWait) describe(s waitState) string {
 	if s.Place == 0 {
 		return w.early
 	}
 	return s.String()
-}
-
-type waitFields struct {
-	Path        string         `json:"path"`
-	Place       int            `json:"place"`
-	Waiting     int            `json:"waiting"`
-	Holders     []holderFields `json:"holders"`
-	DelayedS    float64        `json:"delayed_s"`
-	EstimateS   *float64       `json:"estimate_s"`
-	MoreHolders int            `json:"more_holders,omitempty"`
 }
 
 func (w *lockWait) show(s waitState) {
@@ -224,14 +204,14 @@ func (w *lockWait) show(s waitState) {
 		return
 	}
 	if !w.o.json() {
-		term.Remark(w.o.err, "waiting for %s: %s", cmp.Or(s.path, w.o.path.String()), w.text(s))
+		term.Remark(w.o.err, "waiting for %s: %s", cmp.Or(s.path, w.o.path.String()), w.describe(s))
 		return
 	}
-	f := waitFields{
-		cmp.Or(s.path, w.o.path.String()), s.Place, s.Waiting, newHolderList(s.Holders),
-		term.Seconds(s.Delayed), term.SecondsOrNull(s.Estimate), s.MoreHolders,
-	}
-	_ = w.o.output.Print(w.o.err, map[string]waitFields{"waiting": f}) // if it cannot be written, nobody reads it
+	f := term.Fields{
+		"path", cmp.Or(s.path, w.o.path.String()), "place", s.Place, "waiting", s.Waiting, "holders", term.Each(s.Holders, holderFields),
+		"delayed_s", term.Seconds(s.Delayed), "estimate_s", term.SecondsOrNull(s.Estimate),
+	}.With("more_holders", s.MoreHolders)
+	_ = w.o.output.Print(w.o.err, term.Fields{"waiting", f}) // if it cannot be written, nobody reads it
 }
 
 // key is equal for states that differ only in time.

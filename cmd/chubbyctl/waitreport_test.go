@@ -105,7 +105,7 @@ func TestNoVigilForWhatIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told buffer
 		g := &globals{output: "text", timeout: time.Minute, stderr: term.NewSpeaker(&told), servers: []string{"127.0.0.1:1"}}
-		v := g.reportWait(t.Context(), "local", api.Path{})
+		v := g.reportWaitUntil(t.Context(), "local", api.Path{}, "--timeout", g.timeout)
 		time.Sleep(reportAfter - time.Millisecond)
 		if found := v.stop(); found != "" || told.String() != "" {
 			t.Errorf("found %q, told %q", found, told.String())

@@ -153,13 +153,7 @@ func wantedKinds(names []string, children, hook bool) ([]api.EventKind, error) {
 	return slices.Compact(kinds), nil
 }
 
-func kindNames(kinds []api.EventKind) []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.String()
-	}
-	return names
-}
+func kindNames(kinds []api.EventKind) []string { return term.Each(kinds, api.EventKind.String) }
 
 type eventFields struct {
 	Time        string         `json:"time"` // of arrival, by this machine's clock
@@ -187,7 +181,6 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 	return f
 }
 
-// printEvent prints an event on one line.
 func (o *watchOptions) printEvent(e happening) error {
 	where, generation := e.Path, "-"
 	if e.Child != "" {

@@ -130,14 +130,16 @@ func (o *watchOptions) tell(ctx context.Context, h *happening) (due bool, err er
 		return false, nil // a read after an earlier event, or after a loss, has reported it
 	}
 	h.fields = newEventFields(h.Event, o.now())
-	without := ""
+	missing := ""
 	if o.contents != "" {
+		// These say that a node has no readable contents now; events report a change of that.
+		without := []api.Code{api.HandleClosed, api.NotFound, api.IsDirectory, api.PermissionDenied}
 		if h.Kind != api.EventHandleInvalid {
-			if h.fields.watchedContents, err = h.of.contents(ctx); err != nil && !isWithout(err) {
+			if h.fields.watchedContents, err = h.of.contents(ctx); err != nil && !slices.Contains(without, api.CodeOf(err)) {
 				return false, err
 			}
 		}
-		without = lacks(o.contents, h.fields.watchedContents, err)
+		missing = lacks(o.contents, h.fields.watchedContents, err)
 	}
 	if due, err = o.isDue(ctx, h); err != nil {
 		return false, err
@@ -149,8 +151,8 @@ func (o *watchOptions) tell(ctx context.Context, h *happening) (due bool, err er
 	} else {
 		o.printed++
 	}
-	if due && without != "" {
-		o.notice(o.err, fmt.Sprintf("CMD is not run for %s of %s: %s", h.fields.Event, h.Path, without))
+	if due && missing != "" {
+		o.notice(o.err, fmt.Sprintf("CMD is not run for %s of %s: %s", h.fields.Event, h.Path, missing))
 		due = false
 	}
 	switch {
@@ -164,12 +166,6 @@ func (o *watchOptions) tell(ctx context.Context, h *happening) (due bool, err er
 }
 
 const initialEvent = "initial" // in place of a kind
-
-// isWithout reports whether an error says that a node has no readable contents now. Events report a change of
-// that.
-func isWithout(err error) bool {
-	return slices.Contains([]api.Code{api.HandleClosed, api.NotFound, api.IsDirectory, api.PermissionDenied}, api.CodeOf(err))
-}
 
 // lacks says why CMD lacks the contents that it needs, or "".
 func lacks(form string, c *watchedContents, err error) string {
@@ -204,29 +200,22 @@ func (o *watchOptions) isDue(ctx context.Context, h *happening) (bool, error) {
 		}
 		now, err := w.look(ctx)
 		if err != nil {
-			return false, unlessGone(err)
+			if errors.Is(err, api.HandleClosed) { // which another event reports
+				err = nil
+			}
+			return false, err
 		}
 		if read != nil {
 			now.content = read.ContentGeneration
 		}
 		changed := now.content != w.handed || !maps.Equal(now.children, w.children)
 		w.handed, w.children = now.content, now.children
+		isOfLock := func(kind api.EventKind) bool { // whose changes a look does not show
+			return kind == api.EventLockAcquired || kind == api.EventLockVacant || kind == api.EventConflictingLock
+		}
 		return changed || slices.ContainsFunc(o.kinds, isOfLock), nil
 	}
 	return o.exec != "", nil
-}
-
-// unlessGone returns an error, unless it says that the node is gone, which another event reports.
-func unlessGone(err error) error {
-	if errors.Is(err, api.HandleClosed) {
-		return nil
-	}
-	return err
-}
-
-// isOfLock reports whether an event is about a lock, whose changes a look does not show.
-func isOfLock(kind api.EventKind) bool {
-	return slices.Contains([]api.EventKind{api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock}, kind)
 }
 
 // happening is an event of a watched node.

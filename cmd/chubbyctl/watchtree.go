@@ -199,7 +199,12 @@ func (t *watchedTree) changes() (all []happening) {
 		}
 		was.stat, was.unread, was.hidden = stat, shut, false
 	}
-	whole := t.tree.Fresh() && !isClosed(changed)                             // then it was so above
+	whole := t.tree.Fresh() // then it was so above, unless
+	select {
+	case <-changed:
+		whole = false
+	default:
+	}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(t.known))) { // children before their directory
 		was := t.known[name]
 		if there[name] {
@@ -216,15 +221,6 @@ func (t *watchedTree) changes() (all []happening) {
 		all = append(all, t.childEvent(was, api.EventChildRemoved, name, was.stat.Instance))
 	}
 	return all
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 func (t *watchedTree) pathOf(name string) string { return path.Join(t.path.String(), name) }

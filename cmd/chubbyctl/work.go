@@ -27,12 +27,12 @@ import (
 // the command under it.
 type workOptions struct {
 	*globals
+	waitLimit
+	workCommand
 	verb           string
 	noun           string       // of PATH; empty: lock
 	terms          tenure.Terms // --lock-delay and --kill-after, and what they are used with
-	wait           time.Duration
-	waits          bool // --wait was given
-	try            bool // of acquire and semaphore: do not wait
+	try            bool         // of acquire and semaphore: do not wait
 	lease          time.Duration
 	reason         string
 	jeopardySignal string
@@ -40,18 +40,32 @@ type workOptions struct {
 	sequencerFile  string
 	atLeast        time.Duration
 	retry          bool
-	busyCode       int  // the exit code of a vain try or wait
-	busyCodeGiven  bool // --busy-exit-code was given
+	busy           busyCode
 
-	several  bool                 // several paths are allowed
-	paths    []api.Path           // all of them
-	path     api.Path             // the first
-	argv     []string             // the command; empty: only hold the lock
-	program  string               // where the command is
-	begun    func() time.Duration // since the wait began, with the first request for a session; nil before
-	signals  chan os.Signal       // for the command
+	paths    []api.Path
+	path     api.Path // the first
 	out, err io.Writer
 	rearm    func() context.Context // makes interrupts end a context again; nil if they are not caught
+}
+
+// waitLimit is --wait, if given, and the time since the wait began, with the first request for a session; nil before.
+type waitLimit struct {
+	wait  time.Duration
+	waits bool
+	begun func() time.Duration
+}
+
+// workCommand is the command under a lock, and where it is; empty: only hold the lock. It gets signals.
+type workCommand struct {
+	argv    []string
+	program string
+	signals chan os.Signal
+}
+
+// busyCode is --busy-exit-code, if given: the exit code of a vain try or wait.
+type busyCode struct {
+	code  int
+	given bool
 }
 
 // recipeDelay returns --lock-delay for a recipe's options, where zero is the default.
@@ -70,7 +84,7 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.terms.LockDelay, "lock-delay", api.DefaultLockDelay, "for how long nobody may have the lock if this session fails, 0 to 1m")
 	flags.StringVar(&o.reason, "reason", "", "what the lock is taken for, shown to others")
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
-	flags.IntVar(&o.busyCode, "busy-exit-code", 0, fmt.Sprintf("the exit code, 0 to 255, if --try or --wait does not get the lock (default: %d and %d)", exitHeld, exitWaited))
+	flags.IntVar(&o.busy.code, "busy-exit-code", 0, fmt.Sprintf("the exit code, 0 to 255, if --try or --wait does not get the lock (default: %d and %d)", exitHeld, exitWaited))
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
 	needsCommand(flags, "at-least") // without CMD the lock is held until Ctrl-C
 	zeroIsOff(flags, "at-least", "reason", "sequencer-file")
@@ -97,7 +111,6 @@ func flagsOfHolding() (names []string) {
 	return names
 }
 
-// addTry adds the flag --try, after those of addFlags.
 func (o *workOptions) addTry(flags *pflag.FlagSet, does string) {
 	flags.BoolVar(&o.try, "try", false, does)
 	chooseOne(flags, "the one does not wait, and the other does", "try", "wait")
@@ -105,13 +118,13 @@ func (o *workOptions) addTry(flags *pflag.FlagSet, does string) {
 
 // takeStreams takes from cobra the output streams, whether --wait was given, and how interrupts are caught.
 func (o *workOptions) takeStreams(cmd *cobra.Command) {
-	o.waits, o.busyCodeGiven = cmd.Flags().Changed("wait"), cmd.Flags().Changed("busy-exit-code")
+	o.waits, o.busy.given = cmd.Flags().Changed("wait"), cmd.Flags().Changed("busy-exit-code")
 	o.out, o.err = cmd.OutOrStdout(), o.stderr
 	if o.stop == nil {
 		return // interrupts are not caught
 	}
 	o.rearm = func() context.Context {
-		o.catchInterrupts(cmd)
+		catchInterrupts(o.globals, cmd)
 		return cmd.Context()
 	}
 }
@@ -127,7 +140,7 @@ func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(paths) == 0:
 		return usagef("%s: which %s? Give its path, as in 'chubbyctl %s /ls/%s/nightly -- ./backup.sh'", o.verb, cmp.Or(o.noun, "lock"), o.verb, api.LocalCell)
-	case len(paths) > 1 && (!o.several || len(argv) == 0):
+	case len(paths) > 1 && (!strings.Contains(cmd.Use, "PATH...") || len(argv) == 0):
 		return usagef("%s: %q is not expected after the path; put -- before the command, as in 'chubbyctl %s %s -- %s'", o.verb, paths[1], o.verb, paths[0], paths[1])
 	case dash >= 0 && len(argv) == 0:
 		return usagef("%s: there is no command behind --", o.verb)
@@ -151,9 +164,9 @@ func (o *workOptions) validate() error {
 		return usagef("--sequencer-file is for one lock; CMD has the sequencers of several in CHUBBY_SEQUENCER")
 	case o.wait < 0:
 		return usagef("--wait %v: want a duration, as in 30s", o.wait)
-	case o.busyCode < 0 || o.busyCode > 255:
-		return usagef("--busy-exit-code %d: want 0 to 255", o.busyCode)
-	case o.busyCodeGiven && !o.try && !o.waits:
+	case o.busy.code < 0 || o.busy.code > 255:
+		return usagef("--busy-exit-code %d: want 0 to 255", o.busy.code)
+	case o.busy.given && !o.try && !o.waits:
 		return usagef("%s: --busy-exit-code is for --try and --wait: without them the lock is waited for until it is had", o.verb)
 	case o.terms.LockDelay < 0 || o.terms.LockDelay > api.MaxLockDelay:
 		return usagef("--lock-delay %v: want 0 to %v", o.terms.LockDelay, api.MaxLockDelay)
@@ -241,7 +254,8 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	}
 	defer func() { o.giveUpLock(farewell, c, t) }()
 	if o.verbose {
-		o.notice(t.describe(c.Session()))
+		held := term.Each(t.locks, func(lock *client.Lock) string { return fmt.Sprintf("%s (token %d)", lock.Path(), lock.Token()) })
+		o.notice(fmt.Sprintf("session %v holds %s", c.Session(), cmp.Or(strings.Join(held, ", "), t.member)))
 	}
 	held := stopwatch()
 	withdraw, err := o.keepSequencer(t.lock.Context(), t.sequencer())
@@ -310,8 +324,8 @@ func (o *workOptions) withBusyCode(err error) error {
 		return err
 	}
 	busy := exitError{own.code, err}
-	if o.busyCodeGiven {
-		busy.code = o.busyCode
+	if o.busy.given {
+		busy.code = o.busy.code
 	}
 	if o.quiet {
 		busy.err = nil

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -71,28 +71,22 @@ func encodeJSON(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// escapeInvisible escapes what a terminal would obey or not show, and encoding/json
-// writes as it is. The JSON means the same.
-func escapeInvisible(line []byte) []byte {
-	return escapeIn(line, func(r rune) (text string) {
-		for _, unit := range utf16.Encode([]rune{r}) {
-			text += fmt.Sprintf(`\u%04x`, unit)
-		}
-		return text
-	})
-}
-
-// escapeIn replaces what is to be escaped.
-func escapeIn(text []byte, escape func(rune) string) []byte {
+// escape escapes what a terminal would obey or not show, and encoders write as it is. It is inside of quotes only, and means the same.
+func (f Format) escape(text []byte) []byte {
 	if !bytes.ContainsFunc(text, escapable) {
 		return text
 	}
 	var b bytes.Buffer
 	for _, r := range string(text) {
-		if escapable(r) {
-			b.WriteString(escape(r))
-		} else {
+		switch {
+		case !escapable(r):
 			b.WriteRune(r)
+		case f == YAML && r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
 		}
 	}
 	return b.Bytes()
@@ -103,6 +97,39 @@ func escapable(r rune) bool { return r != '\n' && IsInvisible(r) }
 // ForPrograms reports whether f is one of the formats that programs read.
 func (f Format) ForPrograms() bool { return f == JSON || f == YAML }
 
+// Fields are those of an object for programs, in their order: a name, its value, and so on.
+type Fields []any
+
+// With returns the fields with another one, unless it has the zero value or is an empty list.
+func (f Fields) With(name string, value any) Fields {
+	if v := reflect.ValueOf(value); v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
+		return f
+	}
+	return append(f, name, value)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (f Fields) MarshalJSON() ([]byte, error) {
+	b := []byte("{")
+	for i, part := range f {
+		text, err := encodeJSON(part)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, bytes.TrimSuffix(text, []byte("\n"))...), ":,"[i%2])
+	}
+	return append(bytes.TrimSuffix(b, []byte(",")), '}'), nil
+}
+
+// Each returns what f returns for each of a list: an empty list, not nil, for none.
+func Each[T, F any](list []T, f func(T) F) []F {
+	all := make([]F, len(list))
+	for i, one := range list {
+		all[i] = f(one)
+	}
+	return all
+}
+
 // Print writes one object for programs: as a line of JSON, or as a document of YAML with the
 // same fields.
 func (f Format) Print(w io.Writer, v any) error {
@@ -111,14 +138,11 @@ func (f Format) Print(w io.Writer, v any) error {
 		return err
 	}
 	if f == YAML {
-		line, err = toYAML(line)
-	} else {
-		line = escapeInvisible(line)
+		if line, err = toYAML(line); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(line)
+	_, err = w.Write(f.escape(line))
 	return err
 }
 
@@ -139,7 +163,7 @@ func toYAML(object []byte) ([]byte, error) {
 	if err := encoder.Close(); err != nil {
 		return nil, err
 	}
-	return escapeInYAML(out.Bytes()), nil
+	return out.Bytes(), nil
 }
 
 // layOut has everything but strings in the layout of YAML, and the names of fields without
@@ -155,14 +179,4 @@ func layOut(n *yaml.Node) {
 		}
 		layOut(child)
 	}
-}
-
-// escapeInYAML escapes what a terminal would obey or not show. It is inside of quotes only.
-func escapeInYAML(document []byte) []byte {
-	return escapeIn(document, func(r rune) string {
-		if utf8.RuneLen(r) > 3 {
-			return fmt.Sprintf(`\U%08x`, r)
-		}
-		return fmt.Sprintf(`\u%04x`, r)
-	})
 }

@@ -56,3 +56,22 @@ func TestYAMLDocuments(t *testing.T) {
 		t.Errorf("it reads\n%s", b.String())
 	}
 }
+
+// Fields are an object with its fields in order; what is optional is left out if it is zero or empty, and nothing else is.
+func TestFieldsAreInOrder(t *testing.T) {
+	inner := func(n int) Fields { return Fields{"n", n} }
+	f := Fields{"path", "/a<b>", "at_s", (*float64)(nil), "all", Each([]int{1, 2}, inner), "none", Each(nil, inner)}
+	f = f.With("zero", 0).With("empty", Each(nil, inner)).With("unknown", (*int)(nil)).With("more", 7)
+	var b bytes.Buffer
+	for _, one := range []Fields{f, {}} {
+		if err := JSON.Print(&b, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := `{"path":"/a<b>","at_s":null,"all":[{"n":1},{"n":2}],"none":[],"more":7}` + "\n{}\n"; b.String() != want {
+		t.Errorf("printed\n%swant\n%s", b.String(), want)
+	}
+	if err := JSON.Print(&b, Fields{"f", func() {}}); err == nil {
+		t.Error("a function was printed")
+	}
+}

@@ -2,12 +2,12 @@ package term
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,8 +19,7 @@ type Outlet struct {
 	w     io.Writer
 	asked <-chan struct{} // closed when a signal has asked for the end
 
-	mu     sync.Mutex // guards failed
-	failed error      // of the first write that could not be done; nil if there was none
+	failed atomic.Pointer[error] // of the first write that could not be done; nil if there was none
 }
 
 // NewOutlet returns an outlet to w. asked is closed when a signal has asked for the end.
@@ -37,8 +36,9 @@ func (o *Outlet) Write(text []byte) (n int, err error) {
 	var failed error
 	go func() { // ends with the process, at the latest
 		defer close(written)
-		count, failed = o.w.Write(own)
-		o.note(failed)
+		if count, failed = o.w.Write(own); failed != nil {
+			o.failed.CompareAndSwap(nil, &failed)
+		}
 	}()
 	select {
 	case <-written:
@@ -51,19 +51,13 @@ func (o *Outlet) Write(text []byte) (n int, err error) {
 	return count, failed
 }
 
-// note keeps the first error of a write.
-func (o *Outlet) note(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.failed = cmp.Or(o.failed, err)
-}
-
 // Failure returns the error of the first write that has failed; nil if none has. A write that was given up because nobody
 // reads is none.
 func (o *Outlet) Failure() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.failed
+	if err := o.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Bare returns the writer behind an outlet: a command that writes to a file itself has to

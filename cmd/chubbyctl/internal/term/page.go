@@ -61,8 +61,7 @@ func (p *Page) Sentence(format string, args ...any) {
 
 // Table adds the table that fill fills. Its arguments are those of NewTable.
 func (p *Page) Table(fill func(*Table), names ...string) {
-	t := p.format.NewTable(&p.text, names...)
-	t.Fit(p.Style)
+	t := p.format.newTable(&p.text, p.Style, names...)
 	fill(t)
 	_ = t.Flush() // a buffer takes everything
 }
@@ -84,18 +83,15 @@ func (p *Page) Rest(more int, of string) {
 }
 
 // List is how a listing is printed.
-type List[T, F any] struct {
-	Fields  func(T) F       // one of it as programs are shown it
+type List[T any] struct {
+	Fields  func(T) Fields  // one of it as programs are shown it; nil: it has the fields itself
 	Add     func(*Table, T) // adds its rows to a table
 	Columns []string        // of that table
 	None    string          // what to say if the listing is empty; without it, the names of the columns stand alone
 }
 
-// Itself is the Fields of what has the fields for programs itself.
-func Itself[T any](item T) T { return item }
-
 // PrintAll prints a listing that is there as a whole.
-func (l List[T, F]) PrintAll(w io.Writer, format Format, list []T) error {
+func (l List[T]) PrintAll(w io.Writer, format Format, list []T) error {
 	return l.Print(w, format, func(yield func(T, error) bool) {
 		for _, item := range list {
 			if !yield(item, nil) {
@@ -107,10 +103,14 @@ func (l List[T, F]) PrintAll(w io.Writer, format Format, list []T) error {
 
 // Print prints what a listing yields, as it comes. If the listing breaks off, what came
 // before is printed, and the error returned.
-func (l List[T, F]) Print(w io.Writer, format Format, list iter.Seq2[T, error]) error {
+func (l List[T]) Print(w io.Writer, format Format, list iter.Seq2[T, error]) error {
 	if format.ForPrograms() {
 		for item, err := range list {
-			if err == nil {
+			switch {
+			case err != nil:
+			case l.Fields == nil:
+				err = format.Print(w, item)
+			default:
 				err = format.Print(w, l.Fields(item))
 			}
 			if err != nil {

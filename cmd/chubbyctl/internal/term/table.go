@@ -50,7 +50,11 @@ func Paint(m Meaning, value any) Painted { return Painted{m, value} }
 // NewTable returns a table. A list has the names of its columns: "PATH", or "TOKEN?" for
 // one that may be left out. With Wide nothing is left out, and a row is one line.
 func (f Format) NewTable(w io.Writer, names ...string) *Table {
-	t := &Table{out: w, style: StyleOf(w), list: len(names) > 0}
+	return f.newTable(w, StyleOf(w), names...)
+}
+
+func (f Format) newTable(w io.Writer, s Style, names ...string) *Table {
+	t := &Table{out: w, style: s, list: len(names) > 0}
 	if t.wide = f == Wide; t.wide {
 		t.style.Width = 0
 	}
@@ -66,13 +70,6 @@ func (f Format) NewTable(w io.Writer, names ...string) *Table {
 		t.rows = append(t.rows, row)
 	}
 	return t
-}
-
-// Fit has the table look as a style says. It is for a table that is written to memory first, and then to a terminal.
-func (t *Table) Fit(s Style) {
-	if t.style = s; t.wide {
-		t.style.Width = 0
-	}
 }
 
 // Add adds a row of values, some of which may be Painted. The names of fields are

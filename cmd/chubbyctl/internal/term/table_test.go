@@ -138,7 +138,7 @@ func TestLongListingsArePrintedInPieces(t *testing.T) {
 		lines, longest = lines+bytes.Count(b, []byte("\n")), max(longest, len(b))
 		return len(b), nil
 	})
-	rows := List[int, int]{Add: func(t *Table, i int) { t.Add(i, "p", "h", i%7) }, Columns: []string{"ID", "PRINCIPAL", "HOST", "LOCKS"}}
+	rows := List[int]{Add: func(t *Table, i int) { t.Add(i, "p", "h", i%7) }, Columns: []string{"ID", "PRINCIPAL", "HOST", "LOCKS"}}
 	list := func(yield func(int, error) bool) {
 		for i := range items {
 			if !yield(i, nil) {

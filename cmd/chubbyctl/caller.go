@@ -14,6 +14,75 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
+// operatorsList names the list of a cell's operators.
+const operatorsList = "operators"
+
+func whoamiVerb(g *globals, cmd *cobra.Command, cell string) error {
+	principal, by := "", "none" // how the cell knows the user: certificate, token, or none
+	var isOne *bool             // an operator; nil if the user may not know
+	err := g.withCell(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) error {
+		id, err := client.Identify(ctx, c)
+		if err != nil || id.Principal == "" {
+			return err
+		}
+		principal, by = id.Principal, id.By
+		overview, err := c.Overview(ctx, 1)
+		isOne = &overview.Whole
+		return err
+	})
+	if err == nil && principal == "" { // without authentication everybody sees everything: the lists say who is an operator
+		err = g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) (err error) {
+			if principal, err = ownPrincipal(ctx, c); err == nil {
+				isOne, err = isOperator(ctx, c, cell, principal)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	knownBy, operator := "its "+by, "not known: you may not read "+listsOf(cell).String()+"/"+operatorsList
+	switch {
+	case by != "none":
+	case g.as != "" && g.as == principal:
+		knownBy = "its word (--as): the cell asks nobody who he is"
+	case g.principal(cell) == principal:
+		knownBy = "the name of your account: 'chubbyd dev' asks nobody who he is"
+	default:
+		knownBy = "nothing: the cell asks nobody who he is"
+	}
+	if isOne != nil {
+		operator = map[bool]string{true: "yes", false: "no"}[*isOne]
+	}
+	f := term.Fields{"cell", cell, "principal", principal, "authentication", by, "operator", isOne}
+	return g.output.Show(cmd.OutOrStdout(), f, func(p *term.Page) {
+		p.Fields("cell", cell, "principal", principal, "known by", knownBy, "operator", operator)
+	})
+}
+
+// isOperator reports whether a cell's lists make the session's principal an operator; nil if the user may not
+// read the list.
+func isOperator(ctx context.Context, c *client.Client, cell, principal string) (*bool, error) {
+	list, err := listsOf(cell).Join(operatorsList)
+	if err != nil {
+		return nil, err
+	}
+	admitted := false
+	_, err = c.Open(ctx, list.String(), client.OpenOptions{Read: true, Kind: api.File})
+	switch api.CodeOf(err) {
+	case api.OK:
+		admitted, err = (&accessLists{client: c, cell: cell}).admits(ctx, operatorsList, principal, map[string]bool{})
+	case api.NotFound:
+		_, err = c.Open(ctx, "/"+api.Root+"/"+cell, client.OpenOptions{ChangeACL: true})
+		if admitted = err == nil; api.CodeOf(err) == api.PermissionDenied {
+			err = nil
+		}
+	case api.PermissionDenied:
+		return nil, nil //nolint:nilnil // it is not known, and that is no error
+	}
+	return &admitted, err
+}
+
 // consent is the flag --yes, for changes that the user could not undo.
 type consent struct{ yes bool }
 
@@ -47,8 +116,8 @@ type accessLists struct {
 	changed map[string]*string // by name; nil: deleted
 }
 
-// read returns the text of a list. A missing or unreadable list is empty: it visibly admits nobody.
-func (l *accessLists) read(ctx context.Context, name string) (string, error) {
+// readList returns the text of a list. A missing or unreadable list is empty: it visibly admits nobody.
+func (l *accessLists) readList(ctx context.Context, name string) (string, error) {
 	if text, ok := l.changed[name]; ok {
 		if text == nil {
 			return "", nil
@@ -75,7 +144,7 @@ func (l *accessLists) admits(ctx context.Context, name, principal string, seen m
 		return false, nil
 	}
 	seen[name] = true
-	text, err := l.read(ctx, name)
+	text, err := l.readList(ctx, name)
 	if err != nil {
 		return false, err
 	}
