@@ -94,11 +94,11 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 		for i := range others {
 			stopIf(t, !m.coherence.registerReader(m.client(t, byte(10+i)).who.Session, "/f"), "it may not cache")
 		}
-		m.epoch.mu.Lock()
+		mu := m.epoch.mu.hold()
 		name := []api.Name{"/f"}
-		first := m.coherence.beginChange(one.who.Session, name)
+		first := m.coherence.beginChange(mu, one.who.Session, name)
 		steps := m.epoch.mu.steps
-		second := m.coherence.beginChange(one.who.Session, name)
+		second := m.coherence.beginChange(mu, one.who.Session, name)
 		if m.epoch.mu.steps != steps || len(m.tables.copyset.clearings) != 1 {
 			t.Errorf("the second change took %d steps; %d clearings", m.epoch.mu.steps-steps, len(m.tables.copyset.clearings))
 		}
@@ -107,7 +107,7 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 				m.tables.copyset.drop(id, others)
 			}
 		}
-		m.epoch.mu.Unlock()
+		mu.end()
 		m.Master.coherence.endChange(first)
 		m.Master.coherence.endChange(second)
 
@@ -224,15 +224,15 @@ func TestLookForLateClientsLetsOthersIn(t *testing.T) {
 			stopIf(t, !m.coherence.registerReader(m.client(t, byte(i+1)).who.Session, names...), "it may not cache")
 		}
 		var holds atomic.Int32
-		m.epoch.mu.Lock()
-		ch := m.coherence.beginChange(0, names)
+		mu := m.epoch.mu.hold()
+		ch := m.coherence.beginChange(mu, 0, names)
 		m.epoch.mu.maxStepsOverride = 1
 		m.epoch.mu.held = func(time.Duration) { holds.Add(1) }
-		m.epoch.mu.Unlock()
+		mu.end()
 		holds.Store(0)
-		m.epoch.mu.LockPatient()
-		m.coherence.cutOff(ch, names[0], m.epoch.clock())
-		m.epoch.mu.Unlock()
+		mu = m.epoch.mu.holdPatiently()
+		m.coherence.cutOff(mu, ch, names[0], m.epoch.clock())
+		mu.end()
 		if n := int(holds.Load()); n < clients*len(names) {
 			t.Errorf("%d holds of the mutex, want one for each of %d clients and of %d names", n, clients, len(names))
 		}

@@ -97,9 +97,9 @@ const offerTime = 50 * time.Millisecond
 func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offered bool, err error) {
 	claim, lock := asked.claim, asked.lock
 	asked.size = raftfsm.Size(claim)
-	l.epoch.mu.LockPatient()
-	defer l.epoch.mu.Unlock()
-	l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
+	mu := l.epoch.mu.holdPatiently()
+	defer mu.end()
+	mu.pause(l.queues.stepsOf(lock.Name))
 	if err := l.files.checkUnfinished(claim.Mutation); err != nil {
 		return asked, false, err // a late copy must not delay others
 	}
@@ -118,8 +118,8 @@ func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offer
 		l.offers.offerLock(lock.Name)
 	}
 	offered = w.offered
-	l.events.tellConflicts(lock, nil)
-	l.graph.joined(w)
+	l.events.tellConflicts(mu, lock, nil)
+	l.graph.joined(mu, w)
 	return w, offered, nil
 }
 

@@ -76,8 +76,8 @@ func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.I
 const maxLapses = 256
 
 // endLapsed ends the waits for cache leases expired at now, for at most most clearings. It reports whether
-// there are more. epoch.mu is held, with pauses.
-func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
+// there are more.
+func (co *coherence) endLapsed(mu hold, now session.Instant, most int) (more bool) {
 	c := co.copyset
 	for range most {
 		cl, at, ok := c.lapses.Next()
@@ -86,7 +86,7 @@ func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 		}
 		c.lapses.Drop(cl)
 		if cl.left == nil {
-			co.endLapsedOf(cl, now)
+			co.endLapsedOf(mu, cl, now)
 			continue
 		}
 		for id := range cl.left { // after a takeover: earlier cache leases have expired
@@ -94,21 +94,21 @@ func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 			if s, ok := co.epoch.state().Sessions.Get(id); ok && s.CacheLease {
 				c.flushed(id)
 			}
-			co.epoch.mu.pause(1)
+			mu.pause(1)
 		}
 	}
 	return true
 }
 
 // endLapsedOf ends a clearing's waits for expired cache leases. A copy without an invalidation is the
-// author's, and stays for the next change. epoch.mu is held, with pauses.
-func (co *coherence) endLapsedOf(cl *clearing, now session.Instant) {
+// author's, and stays for the next change.
+func (co *coherence) endLapsedOf(mu hold, cl *clearing, now session.Instant) {
 	c := co.copyset
 	for id, one := range c.copies[cl.name] {
 		if one.leased && one.sequence > 0 && c.left(id, now) == 0 {
 			c.release(one)
 		}
-		co.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 }
 

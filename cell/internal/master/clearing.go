@@ -135,23 +135,22 @@ func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.
 }
 
 // beginChange makes names uncacheable and tells every session except by, which dropped them before it asked.
-// No session joins: the names are uncacheable from the first hold on. epoch.mu is held, with pauses.
-func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
+// No session joins: the names are uncacheable from the first hold on.
+func (co *coherence) beginChange(mu hold, by api.SessionID, names []api.Name) *change {
 	ch := &change{names: names, since: co.epoch.clock()}
 	for _, name := range names {
 		co.copyset.changing[name]++
 	}
 	for _, name := range names {
-		if cl := co.clearName(by, name); cl != nil {
+		if cl := co.clearName(mu, by, name); cl != nil {
 			ch.clearings, ch.since = append(ch.clearings, cl), min(ch.since, cl.since)
 		}
 	}
 	return ch
 }
 
-// clearName tells every session except by to drop a name, and returns the clearing, or nil. epoch.mu is held,
-// with pauses.
-func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
+// clearName tells every session except by to drop a name, and returns the clearing, or nil.
+func (co *coherence) clearName(mu hold, by api.SessionID, name api.Name) *clearing {
 	c := co.copyset
 	if !c.cachedBeside(by, name) {
 		return nil
@@ -173,7 +172,7 @@ func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 		if id != cl.by {
 			co.dropCopy(cl, one)
 		}
-		co.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	return cl
 }

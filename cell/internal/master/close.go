@@ -22,9 +22,9 @@ func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) 
 			return nil
 		}
 	}
-	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+	_, err := f.offers.propose(ctx, func(mu hold) raftfsm.Command {
 		//mutant: f.handles.close(h.Owner)
-		f.epoch.mu.pause(f.queues.stepsOf(h.Node.Name))
+		mu.pause(f.queues.stepsOf(h.Node.Name))
 		f.queues.closing[h.Owner]++
 		next := f.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Holds(h.Owner) })
 		return raftfsm.Command{Close: &raftfsm.Close{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle, Successions: next}}
@@ -76,14 +76,13 @@ func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 
 // handleClosed drops a closed handle, and has the log refuse its waiters. They are answered after that: else
 // the next master would recreate the handle for a late copy, and grant a lock whose request was refused.
-// epoch.mu is held, with pauses.
-func (f *Files) handleClosed(owner namespace.Owner) {
+func (f *Files) handleClosed(mu hold, owner namespace.Owner) {
 	f.handles.close(owner)
 	for w := range f.queues.ofHandle(owner) {
 		if w.refusal == nil { // else another Close came first, and the log is being asked
 			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}
 		}
 		f.offers.askLog(w)
-		f.epoch.mu.pause(4) // it makes and hands over a proposal
+		mu.pause(4) // it makes and hands over a proposal
 	}
 }

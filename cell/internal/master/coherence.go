@@ -29,13 +29,13 @@ func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raf
 	if result, refused, err := co.refusedAnyway(ctx, by, c, after, names); refused {
 		return result, err
 	}
-	co.epoch.mu.LockPatient()
-	ch, flush := co.beginChange(by.Session, names), co.takeoverFlush()
+	mu := co.epoch.mu.holdPatiently()
+	ch, flush := co.beginChange(mu, by.Session, names), co.takeoverFlush()
 	var beside *change // names that the author has not dropped
 	if others := co.epoch.state().TouchedBeside(c); len(others) > 0 {
-		beside = co.beginChange(0, others)
+		beside = co.beginChange(mu, 0, others)
 	}
-	co.epoch.mu.Unlock()
+	mu.end()
 	done := func() {
 		co.endChange(ch)
 		if beside != nil {
@@ -125,13 +125,13 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 			co.epoch.journal.say(slog.LevelWarn, "a change waits for clients that do not drop what they have cached",
 				slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", co.epoch.path(names[0])), slog.String("clients", co.laggards(ch)))
 		case <-look:
-			co.epoch.mu.LockPatient()
-			step.Slow, _ = co.slowest(ch)
-			co.epoch.mu.Unlock()
+			mu := co.epoch.mu.holdPatiently()
+			step.Slow, _ = co.slowest(mu, ch)
+			mu.end()
 		case <-limit:
-			co.epoch.mu.LockPatient()
-			late.Reset(co.cutOff(ch, names[0], co.epoch.clock()))
-			co.epoch.mu.Unlock()
+			mu := co.epoch.mu.holdPatiently()
+			late.Reset(co.cutOff(mu, ch, names[0], co.epoch.clock()))
+			mu.end()
 		case <-ctx.Done():
 			return &api.Error{
 				Code: api.Unavailable, Err: context.Cause(ctx),
@@ -149,9 +149,9 @@ const firstLook = 20 * time.Millisecond
 
 // laggards names the clients that a change waits for, with an estimate of very many.
 func (co *coherence) laggards(ch *change) string {
-	co.epoch.mu.LockPatient()
-	defer co.epoch.mu.Unlock()
-	ids, count := co.slowest(ch)
+	mu := co.epoch.mu.holdPatiently()
+	defer mu.end()
+	ids, count := co.slowest(mu, ch)
 	var list []string
 	for _, id := range ids {
 		who := co.epoch.holder(co.epoch.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
@@ -163,9 +163,8 @@ func (co *coherence) laggards(ch *change) string {
 	return strings.Join(list, ", ")
 }
 
-// slowest returns some sessions that a change waits for, and about how many there are. epoch.mu is held, with
-// pauses.
-func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
+// slowest returns some sessions that a change waits for, and about how many there are.
+func (co *coherence) slowest(mu hold, ch *change) (ids []api.SessionID, count int) {
 	const most = 5 // those with the lowest ids
 	for id := range co.copyset.slow(ch) {
 		if count++; count == maxSteps {
@@ -178,24 +177,23 @@ func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
 			ids = slices.Insert(ids, at, id)
 		}
 		ids = ids[:min(len(ids), most)]
-		co.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	return ids, count
 }
 
 // cutOff stops the leases of sessions that a change has waited for too long. They end with the leases they
 // have, whatever they acknowledge (decision 10). It returns when to look again, for sessions told later.
-// epoch.mu is held, with pauses.
-func (co *coherence) cutOff(ch *change, name api.Name, now session.Instant) time.Duration {
+func (co *coherence) cutOff(mu hold, ch *change, name api.Name, now session.Instant) time.Duration {
 	next := co.slowClient
 	for _, cl := range ch.clearings {
 		for id := range co.copyset.slowOf(cl) {
 			if left := co.slowClient - co.copyset.asked(ch, id, now); left > 0 {
 				next = min(next, left)
 			} else {
-				co.revocations.stopLease(id, co.heldUp(name))
+				co.revocations.stopLease(mu, id, co.heldUp(name))
 			}
-			co.epoch.mu.pause(1)
+			mu.pause(1)
 		}
 	}
 	return next

@@ -15,8 +15,7 @@ import (
 // waiter that leaves at once; it may be nil.
 //
 // A quiet request goes only to holders that may keep the lock unused, as a recall that programs do not see.
-// epoch.mu is held, with pauses.
-func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
+func (p *publisher) tellConflicts(mu hold, lock namespace.Ref, tried *waiter) {
 	if tried == nil && len(p.queues.byName[lock.Name]) == 0 { // mostly
 		return
 	}
@@ -35,7 +34,7 @@ func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 			}
 			p.tellConflictsTo(h, node.Lock, news)
 		}
-		p.epoch.mu.pause(steps)
+		mu.pause(steps)
 	}
 }
 
@@ -118,9 +117,9 @@ func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by name
 	if node, err := p.epoch.state().Tree.Resolve(lock); err != nil || len(node.Holders) == 0 { // most need no mutex
 		return false
 	}
-	p.epoch.mu.LockPatient()
-	r := p.recall(lock, by, mode)
-	p.epoch.mu.Unlock()
+	mu := p.epoch.mu.holdPatiently()
+	r := p.recall(mu, lock, by, mode)
+	mu.end()
 	if r == nil {
 		return false
 	}
@@ -136,9 +135,9 @@ func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by name
 }
 
 // recall asks a lock's holders for it once. It returns nil if there is nothing to wait for: an earlier
-// request waits, or a holder does not keep the lock. epoch.mu is held, with pauses.
-func (p *publisher) recall(lock namespace.Ref, by namespace.Owner, mode api.LockMode) *recall {
-	p.epoch.mu.pause(p.queues.stepsOf(lock.Name))
+// request waits, or a holder does not keep the lock.
+func (p *publisher) recall(mu hold, lock namespace.Ref, by namespace.Owner, mode api.LockMode) *recall {
+	mu.pause(p.queues.stepsOf(lock.Name))
 	node, err := p.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) == 0 || len(node.Holders) > maxRecalled || node.Revoked != nil || !node.Mode.Conflicts(mode) ||
 		p.queues.firstAhead(lock, mode) != nil {

@@ -172,10 +172,10 @@ func (n *noise) act(before standing) (done noisyStep) {
 		}
 	case what < 96 && some != nil && !holds: // a Close that does not come to the log
 		done.waiter = some.h.Owner
-		n.m.epoch.mu.Lock()
+		mu := n.m.epoch.mu.hold()
 		n.m.tables.queues.closing[done.waiter]++
-		n.m.Locks.offers.handleClosed(done.waiter)
-		n.m.epoch.mu.Unlock()
+		n.m.Locks.offers.closeEnded(mu, &raftfsm.Close{Mutation: session.Mutation{Session: done.waiter.Session}, Handle: done.waiter.Handle})
+		mu.end()
 	case what >= 96: // as at a new master, which does not know the handle
 		h := n.handles[n.owners[n.below(len(n.owners))]]
 		done.holder, h.Epoch = h.Owner, 0

@@ -117,7 +117,7 @@ func BenchmarkUndetectedWait(b *testing.B) {
 	w := &waiter{}
 	g := &waitGraph{queues: newQueues(nil)}
 	for b.Loop() {
-		g.joined(w)
+		g.joined(hold{}, w)
 		delete(g.queues.detecting, w)
 	}
 }

@@ -70,23 +70,6 @@ func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result,
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
-// proposeBuilt is propose for a command that build makes with epoch.mu held; build may pause before that. The
-// same hold hands it over, so its successors are on their way before others look.
-func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
-	e.mu.LockPatient()
-	c := build()
-	//mutant: one := newProposal(c, e.state().Level, c.EndSessions != nil, nil)
-	one := newProposal(c, e.state().Level, false, nil)
-	one.request = steps.RequestOf(ctx)
-	err := e.handOver(one)
-	e.mu.Unlock()
-	if err != nil {
-		return raftfsm.Result{}, err
-	}
-	result, err := e.await(ctx, one)
-	return result, cmp.Or(err, result.Answer.Err())
-}
-
 // await is proposal.await, and tells the call what it waited for.
 func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
 	result, err := one.await(ctx)

@@ -36,9 +36,9 @@ func TestEndOfEpochIsNoRefusal(t *testing.T) {
 	for what, end := range map[string]func(m *soloMaster, c *soloClient){
 		"epoch": func(m *soloMaster, _ *soloClient) { m.end(api.Errorf(api.NotMaster, "another is")) },
 		"session": func(m *soloMaster, c *soloClient) {
-			m.epoch.mu.Lock()
-			defer m.epoch.mu.Unlock()
-			m.revocations.stopLease(c.who.Session, "it is slow")
+			mu := m.epoch.mu.hold()
+			defer mu.end()
+			m.revocations.stopLease(mu, c.who.Session, "it is slow")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

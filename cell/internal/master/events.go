@@ -37,38 +37,37 @@ func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.Event
 	})
 }
 
-// publishChange posts a change to handles on the node and its directory. epoch.mu is held.
-func (p *publisher) publishChange(c namespace.Change) {
+// publishChange posts a change to handles on the node and its directory.
+func (p *publisher) publishChange(mu hold, c namespace.Change) {
 	if !p.copyset.isChanging(c.Node.Name) {
 		p.epoch.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
 			slog.String("event", "bug"), slog.String("path", p.epoch.path(c.Node.Name)), slog.Any("change", c.Kind))
 	}
 	child := func(kind api.EventKind) {
-		p.tellHandles(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
+		p.tellHandles(mu, c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})
 	}
 	switch c.Kind {
 	case namespace.Added:
 		child(api.EventChildAdded)
 	case namespace.Removed:
-		p.nodeRemoved(c.Node)
+		p.nodeRemoved(mu, c.Node)
 		child(api.EventChildRemoved)
 	case namespace.Written:
-		p.tellHandles(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
-		p.tellReaders(c.Parent, api.EventChildModified, &Event{Child: c.Node.Name.Base(), Generation: c.Generation}, c.Node) // only to handles that may read the node
+		p.tellHandles(mu, c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
+		p.tellReaders(mu, c.Parent, api.EventChildModified, &Event{Child: c.Node.Name.Base(), Generation: c.Generation}, c.Node) // only to handles that may read the node
 	case namespace.ACLChanged:
 		child(api.EventChildModified) // also to handles that may not read it now
 	}
 }
 
 // tellHandles posts an event to the handles on a node that were opened for its kind. Names and contents go
-// only to principals that may read the node now, whatever they might at Open. epoch.mu is held, with pauses.
-func (p *publisher) tellHandles(ref namespace.Ref, kind api.EventKind, e *Event) {
-	p.tellReaders(ref, kind, e, ref)
+// only to principals that may read the node now, whatever they might at Open.
+func (p *publisher) tellHandles(mu hold, ref namespace.Ref, kind api.EventKind, e *Event) {
+	p.tellReaders(mu, ref, kind, e, ref)
 }
 
-// tellReaders is tellHandles for an event that takes the right to read a second node, too. epoch.mu is held,
-// with pauses.
-func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event, other namespace.Ref) {
+// tellReaders is tellHandles for an event that takes the right to read a second node, too.
+func (p *publisher) tellReaders(mu hold, ref namespace.Ref, kind api.EventKind, e *Event, other namespace.Ref) {
 	needsRead := kind.NeedsRead()
 	readers := map[string]bool{} // whether a principal may read both nodes
 	tree := p.epoch.state().Tree
@@ -77,7 +76,7 @@ func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event,
 		return err == nil && tree.Permit(node, principal, namespace.ToRead) == nil
 	}
 	for _, h := range p.handles.onNode[ref] {
-		p.epoch.mu.pause(1)
+		mu.pause(1)
 		h.looked, h.tried = false, false
 		if !h.Events.Has(kind) {
 			continue
@@ -87,8 +86,8 @@ func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event,
 			if !asked {
 				may = reads(h.principal, ref) && (other == ref || reads(h.principal, other))
 				readers[h.principal] = may
-				//mutant: delete(readers, h.principal); p.epoch.mu.steps = 0
-				p.epoch.mu.pause(permitSteps)
+				//mutant: delete(readers, h.principal); mu.mu.steps = 0
+				mu.pause(permitSteps)
 			}
 			if !may {
 				continue
@@ -106,14 +105,14 @@ func (s EventSet) NeedRead() bool {
 	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
 }
 
-// nodeRemoved tells all handles on a node, and answers its waiters. epoch.mu is held, with pauses.
-func (p *publisher) nodeRemoved(node namespace.Ref) {
+// nodeRemoved tells all handles on a node, and answers its waiters.
+func (p *publisher) nodeRemoved(mu hold, node namespace.Ref) {
 	for _, h := range p.handles.onNode[node] {
 		p.tellRemoved(h.Owner, node)
-		p.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	for _, w := range p.queues.ofNode(node) {
-		p.epoch.mu.pause(4) // it changes four tables and wakes the waiter
+		mu.pause(4) // it changes four tables and wakes the waiter
 		p.queues.answerWaiter(w.key(), raftfsm.Answer{Refusal: &refusal.Refusal{Cause: refusal.NodeDeleted}})
 	}
 }
@@ -125,15 +124,15 @@ func (p *publisher) tellRemoved(owner namespace.Owner, node namespace.Ref) {
 	})
 }
 
-// tellAcquired posts a grant to the handles that watch the lock. epoch.mu is held.
-func (p *publisher) tellAcquired(claim raftfsm.ClaimResult) {
-	p.tellHandles(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
+// tellAcquired posts a grant to the handles that watch the lock.
+func (p *publisher) tellAcquired(mu hold, claim raftfsm.ClaimResult) {
+	p.tellHandles(mu, claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
 }
 
 // tellVacant ends the holds of locks without a holder, and tells handles that watch them, unless the command
 // granted them again. A vacant lock may have a lock-delay. It uses the result, not the state: a later command
-// of the entry may have granted the lock or revoked it. epoch.mu is held, with pauses.
-func (p *publisher) tellVacant(r raftfsm.Result) {
+// of the entry may have granted the lock or revoked it.
+func (p *publisher) tellVacant(mu hold, r raftfsm.Result) {
 	if len(r.Vacant) == 0 {
 		return
 	}
@@ -147,17 +146,17 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 		p.recalls.end(p.recalls[v.Lock])
 		if !handedOn[v.Lock] {
 			p.holdTimes.endHold(v.Lock.Name, p.epoch.clock())
-			p.tellHandles(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
+			p.tellHandles(mu, v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
 		}
-		p.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 }
 
 // tellFailOver tells every inherited session that events may be lost, so that clients look again (Chubby
-// §2.5, §2.9 step 5). epoch.mu is held, with pauses.
-func (p *publisher) tellFailOver() {
+// §2.5, §2.9 step 5).
+func (p *publisher) tellFailOver(mu hold) {
 	for _, box := range p.boxes.byID {
-		p.epoch.mu.pause(1)
+		mu.pause(1)
 		box.post(&Event{Kind: api.EventMasterFailedOver, Explanation: "a new master has taken over: events may have been lost, look again"})
 	}
 }

@@ -283,8 +283,8 @@ type purpose struct {
 
 // use is Use, and counts.
 func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
+	mu := f.epoch.mu.hold()
+	defer mu.end()
 	box := f.boxes.byID[h.Owner.Session]
 	if box == nil {
 		return f.epoch.sessionEnded(h.Owner.Session)
@@ -306,7 +306,7 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	one.countUse(to)
 	if !one.told && one.wantsConflicts() { // the handle may be of an earlier epoch, and hold the lock
 		//mutant: _ = f.events.tellConflicts
-		f.events.tellConflicts(one.Node, nil)
+		f.events.tellConflicts(mu, one.Node, nil)
 	}
 	return nil
 }

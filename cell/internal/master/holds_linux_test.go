@@ -107,8 +107,8 @@ func TestNoHoldIsLong(t *testing.T) {
 func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	t.Helper()
 	node, _ := s.epoch.state().Tree.Get("/f")
-	s.epoch.mu.Lock()
-	defer s.epoch.mu.Unlock()
+	mu := s.epoch.mu.hold()
+	defer mu.end()
 	for i, id := range clients[:manyWaiters] {
 		ref := namespace.Ref{Name: api.Name(fmt.Sprintf("/lock-%d", i%1000)), Instance: 7}
 		if i%10 < 3 {
@@ -119,7 +119,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		if i%3 == 0 {
 			s.tables.queues.detach(w, s.epoch.clock().Add(-1))
 		}
-		s.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	for i := range manyWatchers {
 		owner := namespace.Owner{Session: clients[i], Handle: 1}
@@ -128,33 +128,33 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		for n := range 3 {
 			s.tables.copyset.register(owner.Session, one.principal, cached(n), false, 0)
 		}
-		s.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	for i := range manyRemovals {
 		name := api.Name(fmt.Sprint("/removed-", i))
 		for _, id := range clients[i : i+5] {
 			s.tables.copyset.register(id, "p", name, false, 0)
 		}
-		one := &removal{late: true, ch: s.coherence.beginChange(0, []api.Name{name})}
+		one := &removal{late: true, ch: s.coherence.beginChange(mu, 0, []api.Name{name})}
 		one.ch.since = one.ch.since.Add(-time.Minute)
 		s.remover.waiting[one] = true
-		s.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	for i := range 3 {
-		s.hog(t, clients[manyClients-10-i])
+		s.hog(t, mu, clients[manyClients-10-i])
 	}
 	for i := range 3 { // one session with as much as is allowed
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
 			s.tables.handles.bind(s.tables.handles.enter(Handle{Owner: owner}, "p"), node.Ref())
 			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)), false, 0)
-			s.epoch.mu.pause(1)
+			mu.pause(1)
 		}
 	}
 }
 
-// hog makes one session wait for locks through few handles. The caller holds s.mu.
-func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
+// hog makes one session wait for locks through few handles.
+func (s *soloMaster) hog(t *testing.T, mu hold, id api.SessionID) {
 	t.Helper()
 	for i := range manyOwn {
 		owner := namespace.Owner{Session: id, Handle: api.HandleID(1 + i/api.MaxWaiters)}
@@ -169,7 +169,7 @@ func (s *soloMaster) hog(t *testing.T, id api.SessionID) {
 		if _, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
 			t.Fatal(err)
 		}
-		s.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 }
 
@@ -193,10 +193,10 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		}
 		s.epoch.proposer.observe([]raftfsm.Command{{EndSessions: &raftfsm.EndSessions{}}}, []steps.RequestID{0}, []raftfsm.Result{r}, nil)
 	}
-	locked := func(do func()) {
-		s.epoch.mu.Lock()
-		defer s.epoch.mu.Unlock()
-		do()
+	held := func(do func(mu hold)) {
+		mu := s.epoch.mu.hold()
+		defer mu.end()
+		do(mu)
 	}
 	return []largeWork{
 		{"a page of the sessions", func(int) {
@@ -220,13 +220,13 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			s.Locks.queuePosition(w)
 		}},
 		{"an event for 10,000 watchers", func(int) {
-			locked(func() {
+			held(func(mu hold) {
 				s.tables.copyset.changing["/f"]++
-				s.events.publishChange(namespace.Change{Kind: namespace.Written, Node: node.Ref(), Generation: 2})
+				s.events.publishChange(mu, namespace.Change{Kind: namespace.Written, Node: node.Ref(), Generation: 2})
 				delete(s.tables.copyset.changing, "/f")
 			})
 		}},
-		{"a change of what 10,000 have cached", func(n int) { locked(func() { s.coherence.beginChange(0, []api.Name{cached(n)}) }) }},
+		{"a change of what 10,000 have cached", func(n int) { held(func(mu hold) { s.coherence.beginChange(mu, 0, []api.Name{cached(n)}) }) }},
 		{"the end of 256 sessions that wait", func(n int) { ending(clients[256*n : 256*(n+1)]) }},
 		{"the end of a session with 10,000 handles", func(n int) { ending(clients[manyClients-1-n : manyClients-n]) }},
 		{"closing a handle of one who waits 50,000 times", func(n int) {
@@ -245,27 +245,27 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		}},
 		{"the end of a session that waits so often", func(n int) { ending(clients[manyClients-10-n : manyClients-9-n]) }},
 		{"a tick when very many locks are to be offered again", func(int) {
-			s.epoch.mu.Lock()
+			mu := s.epoch.mu.hold()
 			for i := range manyLocks {
 				s.tables.outbox.putLock(api.Name(fmt.Sprint("/again-", i)))
-				s.epoch.mu.pause(1)
+				mu.pause(1)
 			}
-			s.epoch.mu.Unlock()
+			mu.end()
 			s.timekeeper.tick(s.epoch.clock(), 0)
 		}},
 		{"a tick when the ends of very many sessions were refused", func(int) {
-			s.epoch.mu.Lock()
+			mu := s.epoch.mu.hold()
 			for i := range manyClients {
 				id := api.SessionID(1<<40 + i) // sessions that the log does not know
 				s.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByClose}
-				s.epoch.mu.pause(1)
+				mu.pause(1)
 			}
-			s.epoch.mu.Unlock()
+			mu.end()
 			s.timekeeper.tick(s.epoch.clock(), 0)
 		}},
 		{"a tick of the clock", func(int) { s.timekeeper.tick(s.epoch.clock(), 0) }},
 		{"a tick after a stop", func(int) { s.timekeeper.tick(s.epoch.clock(), time.Second) }},
 		{"looking for those that 10,000 removals wait for", func(int) { s.remover.reportSlowRemovals() }},
-		{"the removal of a node that 10,000 wait for", func(n int) { locked(func() { s.events.nodeRemoved(crowded(n)) }) }},
+		{"the removal of a node that 10,000 wait for", func(n int) { held(func(mu hold) { s.events.nodeRemoved(mu, crowded(n)) }) }},
 	}
 }

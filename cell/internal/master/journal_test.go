@@ -76,14 +76,14 @@ func TestJournalCostsNothing(t *testing.T) {
 			j.admits(lockGranted, slog.LevelInfo)
 			j.admits(lockReleased, slog.LevelInfo)
 		}
-		l.epoch.mu.Lock()
+		mu := l.epoch.mu.hold()
 		if n := testing.AllocsPerRun(100, func() {
 			l.noteGrant(raftfsm.ClaimResult{}, time.Second, 1)
-			l.noteLeft(left, 1)
+			l.noteLeft(mu, left, 1)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
-		l.epoch.mu.Unlock()
+		mu.end()
 	}
 }
 

@@ -27,9 +27,9 @@ type Extension struct {
 // requested sign of life. After a lost reply it must not wait for the next: its lease may end before.
 func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error) {
 	k := &KeepAlive{sessions: s, caller: c, receipt: s.epoch.clock(), conn: conn}
-	s.epoch.mu.Lock()
-	defer s.epoch.mu.Unlock()
-	box, err := s.hear(c, h)
+	mu := s.epoch.mu.hold()
+	defer mu.end()
+	box, err := s.hear(mu, c, h)
 	//mutant: if false {
 	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may have run
 		err = context.Cause(s.epoch.ctx)
@@ -53,8 +53,8 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	return k, nil
 }
 
-// hear records what a client has received, and returns its mailbox. epoch.mu is held, with pauses.
-func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
+// hear records what a client has received, and returns its mailbox.
+func (s *Sessions) hear(mu hold, c Caller, h Receipt) (*mailbox, error) {
 	box, ok := s.boxes.byID[c.Session]
 	switch {
 	case !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil:
@@ -66,12 +66,12 @@ func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 	//mutant: for !s.copyset.acknowledge(c.Session, box.acked, maxSteps) { //by TestSuccessorWritesAtOnce of ./cell
 	//mutant: for !s.copyset.acknowledge(c.Session, box.delivered, maxSteps) {
 	for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
-		s.epoch.mu.pause(maxSteps)
+		mu.pause(maxSteps)
 	}
-	s.epoch.mu.pause(s.recalls.acknowledge(box, box.acked))
-	s.revocations.actOnAcknowledgement(c.Session)
+	mu.pause(s.recalls.acknowledge(box, box.acked))
+	s.revocations.actOnAcknowledgement(mu, c.Session)
 	if s.boxes.byID[c.Session] != box {
-		return nil, s.epoch.sessionEnded(c.Session) // it ended in between
+		return nil, s.epoch.sessionEnded(c.Session) // it ended in a pause
 	}
 	return box, nil
 }

@@ -62,9 +62,8 @@ const (
 	leakClosed = 10 // at most one Close in so many Opens
 )
 
-// findLeak returns a finding if a session opens handles without closing them, or nil. epoch.mu is held, with
-// pauses.
-func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
+// findLeak returns a finding if a session opens handles without closing them, or nil.
+func findLeak(mu hold, in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
 	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
 	measured := u.all.measured(u, now)
 	if own == nil || len(own.byID) < limits.Count || measured < misuse.MinTime || u.sum(countOpens) < leakOpened || u.sum(countCloses)*leakClosed > u.sum(countOpens) {
@@ -80,7 +79,7 @@ func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *f
 	nodes := map[namespace.Ref]struct{}{}
 	for _, h := range own.byID {
 		nodes[h.Node] = struct{}{}
-		in.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	if len(nodes)*2 > one.Count {
 		return nil
@@ -91,8 +90,8 @@ func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *f
 // collectFindings judges all sessions, under the mutex; rights are checked later. It may miss a session that
 // begins or ends in a pause. The error is ctx's.
 func collectFindings(ctx context.Context, in *Inspector) (found []*finding, since time.Duration, err error) {
-	in.epoch.mu.LockPatient()
-	defer in.epoch.mu.Unlock()
+	mu := in.epoch.mu.holdPatiently()
+	defer mu.end()
 	now, state := in.epoch.clock(), in.epoch.state()
 	in.tables.usages.advance(now)
 	looked := 0
@@ -104,7 +103,7 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 			continue
 		}
 		list := box.usage.judge(now)
-		if one := findLeak(in, id, box.usage, now); one != nil {
+		if one := findLeak(mu, in, id, box.usage, now); one != nil {
 			list = append(list, one)
 		}
 		if s, ok := state.Sessions.Get(id); ok {
@@ -117,7 +116,7 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 			one.Who.Session = id
 		}
 		found = append(found, list...)
-		in.epoch.mu.pause(2 + len(list))
+		mu.pause(2 + len(list))
 	}
 	for _, principal := range in.tables.usages.ofPrincipal.Keys() {
 		u, ok := in.tables.usages.ofPrincipal.Peek(principal)
@@ -128,7 +127,7 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 			one.Who.Principal = principal
 			found = append(found, one)
 		}
-		in.epoch.mu.pause(2)
+		mu.pause(2)
 	}
 	return found, now.Sub(in.tables.usages.began), nil
 }

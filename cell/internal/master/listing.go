@@ -72,8 +72,8 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 		}
 		p.add(info, SessionBytes(info))
 	}
-	in.epoch.mu.Lock()
-	defer in.epoch.mu.Unlock()
+	mu := in.epoch.mu.hold()
+	defer mu.end()
 	now := in.epoch.clock()
 	for i := range p.List {
 		info := &p.List[i]
@@ -86,7 +86,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 			info.LeftLeast = max(end.Sub(now), 0)
 			info.LeftMost = info.LeftLeast + expirySlack
 		}
-		in.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	return p, nil
 }
@@ -180,14 +180,14 @@ func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) 
 
 // addQueues marks the nodes whose locks have waiters.
 func addQueues(in *Inspector, asked []bool, nodes []*namespace.Node) {
-	in.epoch.mu.Lock()
-	defer in.epoch.mu.Unlock()
+	mu := in.epoch.mu.hold()
+	defer mu.end()
 	if len(in.tables.queues.byName) == 0 {
 		return
 	}
 	for i, node := range nodes {
 		asked[i] = asked[i] || len(in.tables.queues.byName[node.Name]) > 0
-		in.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 }
 

@@ -62,7 +62,7 @@ func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because er
 
 // recordGrant records a grant for the metrics and the log. asked is the request that caused it: its own, if
 // it did not wait.
-func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
+func (l *Locks) recordGrant(mu hold, claim raftfsm.ClaimResult, asked steps.RequestID) {
 	if claim.Answer.Code() != api.OK {
 		return
 	}
@@ -72,7 +72,7 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 		next.cached, next.delays = by.CachesLock, by.Delay > 0
 	}
 	l.holdTimes.beginHold(claim.Answer.Lock.Name, next, l.epoch.clock())
-	l.events.tellAcquired(claim)
+	l.events.tellAcquired(mu, claim)
 	var waited time.Duration
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 		waited, asked = l.epoch.clock().Sub(w.since), w.request
@@ -92,8 +92,8 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	}
 	claim.Try = true
 	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
-	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
+	result, err := l.offers.propose(ctx, func(mu hold) raftfsm.Command {
+		mu.pause(l.queues.stepsOf(lock.Name))
 		because := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
 		if w := l.firstOvertaken(claim, lock); because == nil && w != nil {
 			because = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{w.claim.Mutation.Session}, HolderCount: 1}
@@ -110,10 +110,10 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // a timed-out request counts, too: a recall reaches no program
 	//mutant: if refused && !(r.Quiet || asked && r.Quiet) {
 	if refused && !(r.Quiet && asked) {
-		l.epoch.mu.LockPatient()
-		defer l.epoch.mu.Unlock()
-		//mutant: l.events.tellConflicts(lock, &waiter{claim: claim, lock: lock, offered: true})
-		l.events.tellConflicts(lock, &waiter{claim: claim, lock: lock, quiet: r.Quiet, offered: true})
+		mu := l.epoch.mu.holdPatiently()
+		defer mu.end()
+		//mutant: l.events.tellConflicts(mu, lock, &waiter{claim: claim, lock: lock, offered: true})
+		l.events.tellConflicts(mu, lock, &waiter{claim: claim, lock: lock, quiet: r.Quiet, offered: true})
 	}
 	return answer, err
 }
@@ -139,8 +139,8 @@ func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
 
 // Release gives a lock back; the same entry grants it to the next waiters.
 func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle, generation api.Generation) error {
-	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.stepsOf(h.Node.Name))
+	_, err := l.offers.propose(ctx, func(mu hold) raftfsm.Command {
+		mu.pause(l.queues.stepsOf(h.Node.Name))
 		return raftfsm.Command{Release: &raftfsm.Release{
 			Mutation: mutation, Lock: h.Node, Handle: h.Owner.Handle, Generation: generation,
 			Successions: l.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Lock == generation && n.Holds(h.Owner) }),
@@ -168,8 +168,8 @@ func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 
 // Break revokes a lock from its holders.
 func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
-	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
-		l.epoch.mu.pause(l.queues.stepsOf(c.Lock.Name))
+	_, err := l.offers.propose(ctx, func(mu hold) raftfsm.Command {
+		mu.pause(l.queues.stepsOf(c.Lock.Name))
 		if c.Now {
 			state, by := l.epoch.state(), l.epoch.principal(c.Mutation.Session)
 			c.Successions = l.offers.successorsOf(c.Lock, func(n *namespace.Node) bool {
@@ -194,7 +194,7 @@ func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked
 
 // noteLeft logs and counts who released or lost locks, and after how long: it runs before recordGrant records
 // the next grants.
-func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
+func (l *Locks) noteLeft(mu hold, left []namespace.Left, asked steps.RequestID) {
 	for _, one := range left {
 		h := one.Holding
 		turn, known := l.holdTimes.current(one.Lock.Name, h.Generation)
@@ -220,6 +220,6 @@ func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 			}
 			l.epoch.journal.noteAsked(asked, what, text, attrs...)
 		}
-		l.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 }

@@ -160,13 +160,13 @@ func TestManyInvalidations(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
 		const names = 9_000
-		m.epoch.mu.Lock()
+		mu := m.epoch.mu.hold()
 		for i := range names {
 			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
 			m.tables.copyset.register(reader.who.Session, "p", name, false, 0)
-			m.coherence.beginChange(0, []api.Name{name})
+			m.coherence.beginChange(mu, 0, []api.Name{name})
 		}
-		m.epoch.mu.Unlock()
+		mu.end()
 		events, replies := 0, 0
 		for events < names {
 			told := reader.hear(t)
@@ -333,9 +333,9 @@ func TestLocksAskedBackAreBounded(t *testing.T) {
 		mine := silent.listening(t, "/ls/local/f", true)
 		for range 1_000 {
 			a := silent.try(t, mine, api.Exclusive)
-			m.epoch.mu.LockPatient()
-			r := m.events.recall(mine.Node, h[0].Owner, api.Exclusive) // as TryAcquire and Delete of another session do
-			m.epoch.mu.Unlock()
+			mu := m.epoch.mu.holdPatiently()
+			r := m.events.recall(mu, mine.Node, h[0].Owner, api.Exclusive) // as TryAcquire and Delete of another session do
+			mu.end()
 			if r == nil {
 				t.Fatal("the lock was not asked back")
 			}

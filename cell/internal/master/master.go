@@ -121,28 +121,28 @@ func New(ctx context.Context, cfg Config) *Master {
 func (m *Master) Start() {
 	now, _ := m.timekeeper.pauses.take() // the time until now passed before any lease began
 	state := m.epoch.state()
-	m.epoch.mu.Lock() // no other goroutine has it yet, but calls below may pause
-	defer m.epoch.mu.Unlock()
+	mu := m.epoch.mu.hold() // no other goroutine has it yet, but calls below may pause
+	defer mu.end()
 	m.tables.usages.began = now
 	for s := range state.Sessions.All() {
-		m.epoch.mu.pause(1)
+		mu.pause(1)
 		//mutant: m.tables.leases.Inherit(s.ID, s.Asked, now) //by TestTakeoverHonoursLongLeases of ./cell
 		m.tables.leases.Inherit(s.ID, s.Lease, now)
 		m.tables.boxes.add(s.ID, s.Principal, m.tables.usages.begin(now, false))
 	}
 	for name, d := range state.Tree.Delays() {
 		m.tables.delays.start(name, d.ID, d.For, now)
-		m.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	for node := range state.Tree.All() {
-		m.epoch.mu.pause(1)
+		mu.pause(1)
 		if node.Dying() {
 			m.remover.add(node.Ref())
 		}
 	}
-	m.events.tellFailOver()
+	m.events.tellFailOver(mu)
 	m.coherence.beginFlush()
-	m.revocations.resumeRevocations(state)
+	m.revocations.resumeRevocations(mu, state)
 	m.work.Go(func() { m.epoch.journal.run(m.epoch.ctx) })
 	m.work.Go(func() { m.epoch.proposer.runProposer(m.epoch.ctx) })
 	m.work.Go(func() {

@@ -43,63 +43,65 @@ type observer struct {
 //
 // requests are the clients' IDs of the commands' requests.
 func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestID, results []raftfsm.Result, err error) {
-	o.epoch.mu.Lock()
-	defer o.epoch.mu.Unlock()
+	mu := o.epoch.mu.hold()
+	defer mu.end()
 	o.epoch.metrics.Proposed(len(commands), err)
 	for i, c := range commands {
 		if err != nil {
 			o.unproposed(c, inDoubt(err))
+			o.offers.closeEnded(mu, c.Close)
 		} else {
 			o.asked = requests[i]
-			o.observeOne(c, results[i])
+			o.observeOne(mu, c, results[i])
 		}
-		o.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	o.before = o.epoch.state()
 }
 
 // observeOne observes one command. The order of the steps matters; each says what it has to follow.
-func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
+func (o *observer) observeOne(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	// 1. Sessions that have ended, first: nothing below enters anything for a session without lease and
 	// mailbox.
 	for _, end := range r.Ended {
-		o.sessionEnded(end)
+		o.sessionEnded(mu, end)
 	}
 	// Losses are logged before the next grant (3) overwrites how long the locks were held.
-	//mutant: defer o.locks.noteLeft(r.Left, o.asked) //by TestLogOfLocks of ./cell
-	o.locks.noteLeft(r.Left, o.asked)
+	//mutant: defer o.locks.noteLeft(mu, r.Left, o.asked) //by TestLogOfLocks of ./cell
+	o.locks.noteLeft(mu, r.Left, o.asked)
 	// 2. The command's own session or handle. A handle closes before claims are answered (3): its waiters are
 	// refused, and not offered its locks.
-	o.madeOrClosed(c, r)
+	o.madeOrClosed(mu, c, r)
 	// 3. Answered claims leave their queues, and 4. so does a cancelled request; both before pending claims
 	// are offered the lock again (8).
-	o.claimsAnswered(r)
+	o.claimsAnswered(mu, r)
 	if c.Cancel != nil {
 		o.requestCancelled(c.Cancel, r)
 	}
 	// 5. Lock-delays run from now on, before a place in the queue is told (10).
-	o.locksDelayed(r)
+	o.locksDelayed(mu, r)
 	// 6. Events of node changes. Only then is the author's copy of a deleted node forgotten: until then its
 	// name counts as changing.
-	o.nodesChanged(c, r)
-	o.countWrites(c, r)
+	o.nodesChanged(mu, c, r)
+	o.countWrites(mu, c, r)
 	// 7. Holders and sessions learn of revocations after the grants (3), because a holder may be of the same
 	// entry.
-	o.takenAway(r)
+	o.takenAway(mu, r)
 	// 8. Claims without an answer are no longer offered: before 10, which skips offered ones.
 	o.offers.withdrawOffers(c, false)
+	o.offers.closeEnded(mu, c.Close)
 	// 9. Vacant locks, before they are offered (10), so that the next holder's event comes after.
-	o.events.tellVacant(r)
+	o.events.tellVacant(mu, r)
 	// 10. Free locks are offered last, to the queues as they are after all of this.
 	//mutant: for _, name := range slices.Concat(r.Free, r.Delayed) {
 	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may join a lock that readers left delayed
 		o.offers.offerLock(name)
-		o.epoch.mu.pause(o.tables.queues.stepsOf(name))
+		mu.pause(o.tables.queues.stepsOf(name))
 	}
 }
 
 // madeOrClosed observes what a command did to its session or handle.
-func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
+func (o *observer) madeOrClosed(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	switch {
 	case c.RaiseLease != nil:
 		delete(o.sessions.raising, c.RaiseLease.Session)
@@ -110,7 +112,7 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 		o.tables.boxes.add(r.Session, c.CreateSession.Principal, o.tables.usages.begin(now, true))
 		o.noteOpened(r.Session, c.CreateSession)
 	case r.Restored:
-		o.restored(c.Restore)
+		o.restored(mu, c.Restore)
 	case r.GaveUp:
 		o.restoreGivenUp(c.Restore)
 	case c.Restore != nil && c.Restore.Seal != nil:
@@ -118,18 +120,18 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 	case c.Open != nil && r.Stat != nil:
 		o.files.bindOpened(c.Open, r.Stat)
 	case c.Close != nil:
-		o.files.handleClosed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
+		o.files.handleClosed(mu, namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	}
 }
 
-// claimsAnswered takes answered requests out of their queues. epoch.mu is held, with pauses.
-func (o *observer) claimsAnswered(r raftfsm.Result) {
+// claimsAnswered takes answered requests out of their queues.
+func (o *observer) claimsAnswered(mu hold, r raftfsm.Result) {
 	var granted namespace.Ref // to a handle that wants events about waiters
 	for _, claim := range r.Claims {
 		if claim.Pending {
 			continue
 		}
-		o.locks.recordGrant(claim, o.asked)
+		o.locks.recordGrant(mu, claim, o.asked)
 		if w := o.tables.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 			w.entry = o.epoch.proposer.entries.last
 		}
@@ -137,14 +139,14 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 		if one := o.tables.handles.find(claim.Owner); one != nil && one.wantsConflicts() && claim.Answer.Code() == api.OK && !claim.Again {
 			one.told = false
 			if granted != claim.Answer.Lock {
-				o.events.tellConflicts(granted, nil)
+				o.events.tellConflicts(mu, granted, nil)
 			}
 			granted = claim.Answer.Lock
 		}
-		o.epoch.mu.pause(o.tables.queues.stepsOf(claim.Answer.Lock.Name))
+		mu.pause(o.tables.queues.stepsOf(claim.Answer.Lock.Name))
 	}
 	//mutant: _ = granted
-	o.events.tellConflicts(granted, nil)
+	o.events.tellConflicts(mu, granted, nil)
 }
 
 // requestCancelled takes a cancelled request out of its queue, and offers the lock to the next waiters.
@@ -158,25 +160,24 @@ func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
 	}
 }
 
-// locksDelayed times the lock-delays that began. epoch.mu is held, with pauses.
-func (o *observer) locksDelayed(r raftfsm.Result) {
+// locksDelayed times the lock-delays that began.
+func (o *observer) locksDelayed(mu hold, r raftfsm.Result) {
 	for _, name := range r.Delayed {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
 			//mutant: o.tables.delays.start(name, d.ID, 0, o.epoch.clock()) //by TestLockPassesOnAfterLeaseAndDelay of ./cell
 			o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())
 			o.noteDelay(name, d.For)
-			o.epoch.mu.pause(1)
+			mu.pause(1)
 		}
 	}
 }
 
-// nodesChanged publishes changes of nodes, and hands dying nodes to the remover. epoch.mu is held, with
-// pauses.
-func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
+// nodesChanged publishes changes of nodes, and hands dying nodes to the remover.
+func (o *observer) nodesChanged(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	o.remover.add(r.Dying...)
 	for _, change := range r.Changes {
-		o.events.publishChange(change)
-		o.epoch.mu.pause(1)
+		o.events.publishChange(mu, change)
+		mu.pause(1)
 		if c.Txn != nil && change.Kind == namespace.Removed {
 			o.tables.copyset.forgetOwn(c.Txn.Mutation.Session, change.Node.Name)
 		}
@@ -187,8 +188,7 @@ func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 }
 
 // countWrites counts what may be misuse of the writes of a command that changed something: a retry did not.
-// epoch.mu is held, with pauses.
-func (o *observer) countWrites(c raftfsm.Command, r raftfsm.Result) {
+func (o *observer) countWrites(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	if len(r.Changes) == 0 {
 		return
 	}
@@ -200,7 +200,7 @@ func (o *observer) countWrites(c raftfsm.Command, r raftfsm.Result) {
 		if box := o.tables.boxes.byID[by.Session]; box != nil {
 			box.usage.wrote(name, was, contents)
 		}
-		o.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	if w := c.SetContents; w != nil {
 		count(w.Mutation, w.Node.Name, w.Contents)
@@ -214,15 +214,15 @@ func (o *observer) countWrites(c raftfsm.Command, r raftfsm.Result) {
 	}
 }
 
-// takenAway tells sessions that they lose locks or end. epoch.mu is held, with pauses.
-func (o *observer) takenAway(r raftfsm.Result) {
+// takenAway tells sessions that they lose locks or end.
+func (o *observer) takenAway(mu hold, r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
 		o.revocations.noteRevocation(revocation, o.asked)
-		o.revocations.tellHolders(revocation)
+		o.revocations.tellHolders(mu, revocation)
 	}
 	for _, id := range r.Terminating {
-		o.revocations.terminateSession(id)
-		o.epoch.mu.pause(1)
+		o.revocations.terminateSession(mu, id)
+		mu.pause(1)
 	}
 }
 
@@ -237,26 +237,26 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 	return slices.Compact(names)
 }
 
-// sessionEnded forgets a session and answers its waiters. epoch.mu is held, with pauses.
-func (o *observer) sessionEnded(end raftfsm.Ended) {
+// sessionEnded forgets a session and answers its waiters.
+func (o *observer) sessionEnded(mu hold, end raftfsm.Ended) {
 	o.tables.leases.Remove(end.Session)
 	o.revocations.dropSession(end.Session)
 	if box := o.tables.boxes.byID[end.Session]; box != nil {
 		o.tables.usages.sessionEnded(end.Principal, box.usage, end.Reason, o.epoch.clock())
 		box.discard()
 		delete(o.tables.boxes.byID, end.Session)
-		o.epoch.mu.pause(o.tables.recalls.acknowledge(box, math.MaxUint64))
+		mu.pause(o.tables.recalls.acknowledge(box, math.MaxUint64))
 	}
 	for !o.tables.handles.drop(end.Session, maxSteps) {
-		o.epoch.mu.pause(maxSteps)
+		mu.pause(maxSteps)
 	}
 	for !o.tables.copyset.drop(end.Session, maxSteps) {
-		o.epoch.mu.pause(maxSteps)
+		mu.pause(maxSteps)
 	}
 	gone := api.Errorf(api.SessionExpired, "the session has ended: %v", end.Reason)
 	for w := range o.tables.queues.ofSession(end.Session) {
 		o.tables.queues.failWaiter(w.key(), gone)
-		o.epoch.mu.pause(o.tables.queues.stepsOf(w.lock.Name))
+		mu.pause(o.tables.queues.stepsOf(w.lock.Name))
 	}
 	o.epoch.metrics.SessionEnded(end.Reason, o.tables.leases.CountUnheard())
 	o.noteEnded(end)

@@ -1,9 +1,12 @@
 package master
 
 import (
+	"cmp"
+	"context"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -75,8 +78,7 @@ func (o *offers) offerLock(name api.Name) {
 }
 
 // withdrawOffers unmarks the claims of a command that is no longer on its way. No other code does. Claims
-// that still wait may get an offer again. doubt says that the result is unknown. epoch.mu is held, with
-// pauses for a Close.
+// that still wait may get an offer again. doubt says that the result is unknown. epoch.mu is held.
 func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
@@ -87,19 +89,20 @@ func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 			}
 		}
 	}
-	switch {
-	case c.Cancel != nil:
+	if c.Cancel != nil {
 		if w := o.refusedWaiter(c.Cancel); w != nil {
 			w.offered = false
 		}
-	case c.Close != nil:
-		o.handleClosed(namespace.Owner{Session: c.Close.Mutation.Session, Handle: c.Close.Handle})
 	}
 }
 
-// handleClosed records that a Close is no longer on its way. If requests still wait through the handle, it
-// tells the lock's holders again, because some may be new. epoch.mu is held, with pauses.
-func (o *offers) handleClosed(by namespace.Owner) {
+// closeEnded records that a Close, if c is one, is no longer on its way. If requests still wait through the
+// handle, it tells the lock's holders again, because some may be new.
+func (o *offers) closeEnded(mu hold, c *raftfsm.Close) {
+	if c == nil {
+		return
+	}
+	by := namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
 	if !o.queues.endClosing(by) {
 		return
 	}
@@ -110,9 +113,9 @@ func (o *offers) handleClosed(by namespace.Owner) {
 			o.outbox.putLock(w.lock.Name)
 			lock, w.told = w.lock, false
 		}
-		o.epoch.mu.pause(1)
+		mu.pause(1)
 	}
-	o.events.tellConflicts(lock, nil)
+	o.events.tellConflicts(mu, lock, nil)
 }
 
 // refusedWaiter returns the waiter that the master's own command refuses, or nil. epoch.mu is held.
@@ -137,6 +140,27 @@ func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bo
 		return nil
 	}
 	return []raftfsm.Succession{{Lock: lock, Claims: o.offer(lead)}}
+}
+
+// propose proposes the command that build makes, and waits for its result, with an error of the answer as its
+// error. One hold makes it and hands it over: its successors are on their way before others look, if build
+// pauses only before it names them.
+func (o *offers) propose(ctx context.Context, build func(mu hold) raftfsm.Command) (raftfsm.Result, error) {
+	mu := o.epoch.mu.holdPatiently()
+	c := build(mu)
+	//mutant: one := newProposal(c, o.epoch.state().Level, c.EndSessions != nil, nil)
+	one := newProposal(c, o.epoch.state().Level, false, nil)
+	one.request = steps.RequestOf(ctx)
+	err := o.epoch.handOver(one)
+	if err != nil {
+		o.closeEnded(mu, c.Close)
+	}
+	mu.end()
+	if err != nil {
+		return raftfsm.Result{}, err
+	}
+	result, err := o.epoch.await(ctx, one)
+	return result, cmp.Or(err, result.Answer.Err())
 }
 
 // endDelay proposes the end of an expired lock-delay, unless the name has a later one. epoch.mu is held.

@@ -80,8 +80,8 @@ const maxOldest = 100
 // collectWaits copies the subjects and ages of all queues and changes, under the mutex. It checks no rights,
 // which may take long. A change in a pause may be missing, or be there twice.
 func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clearing]) {
-	in.epoch.mu.LockPatient()
-	defer in.epoch.mu.Unlock()
+	mu := in.epoch.mu.holdPatiently()
+	defer mu.end()
 	for name, line := range in.tables.queues.byName {
 		oldest := line[0].since
 		//mutant: _ = in.sightOf(in.epoch.state()).reads(name); for _, w := range line[:min(len(line), maxOldest)] {
@@ -89,14 +89,14 @@ func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clea
 			oldest = min(oldest, w.since)
 		}
 		waits = append(waits, aged[api.Name]{oldest, name})
-		in.epoch.mu.pause(1 + min(len(line), maxOldest)/16)
+		mu.pause(1 + min(len(line), maxOldest)/16)
 	}
 	if cl := in.tables.copyset.flush; cl != nil && !cl.isDone() {
 		clearings = append(clearings, aged[*clearing]{cl.since, cl})
 	}
 	for _, cl := range in.tables.copyset.clearings {
 		clearings = append(clearings, aged[*clearing]{cl.since, cl})
-		in.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	return waits, clearings
 }
@@ -125,8 +125,8 @@ func findLongest[T comparable](ctx context.Context, all []aged[T], most int, see
 }
 
 func describeHoldup(in *Inspector, cl *clearing) api.Holdup {
-	in.epoch.mu.LockPatient()
-	defer in.epoch.mu.Unlock()
+	mu := in.epoch.mu.holdPatiently()
+	defer mu.end()
 	h := api.Holdup{Path: in.epoch.path(cl.name), Waiting: max(in.epoch.clock().Sub(cl.since), 0)}
 	for id := range in.tables.copyset.slowOf(cl) { // none, if it has ended meanwhile
 		if len(h.Slow) < maxSlow {
@@ -134,7 +134,7 @@ func describeHoldup(in *Inspector, cl *clearing) api.Holdup {
 		} else {
 			h.MoreSlow++
 		}
-		in.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	return h
 }
@@ -216,13 +216,13 @@ func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []api.Ca
 // waitedFor returns sessions that may cache a name, each with how long a change has waited for it, and their
 // number. It looks at maxVisited at most, and omits those whose cache leases have expired.
 func (in *Inspector) waitedFor(name api.Name) (list []api.Cacher, total int) {
-	in.epoch.mu.Lock()
-	defer in.epoch.mu.Unlock()
+	mu := in.epoch.mu.hold()
+	defer mu.end()
 	now := in.epoch.clock()
 	add := func(id api.SessionID, since, most time.Duration) {
 		end, _ := in.tables.leases.End(id)
 		list = append(list, api.Cacher{Holder: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
-		in.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	flush, copies := in.tables.copyset.flush, in.tables.copyset.copies[name]
 	total = len(copies)

@@ -197,11 +197,11 @@ func (k *KeepAlive) Abandon() {
 
 // endCalls wakes every parked call, at the end of the epoch.
 func (s *Sessions) endCalls() {
-	s.epoch.mu.LockPatient()
-	defer s.epoch.mu.Unlock()
+	mu := s.epoch.mu.holdPatiently()
+	defer mu.end()
 	for _, box := range s.boxes.byID {
 		box.wakeCall()
-		s.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 }
 

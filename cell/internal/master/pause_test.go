@@ -26,7 +26,7 @@ func TestPauseLetsOthersIn(t *testing.T) {
 			}
 		},
 	}
-	p.Lock()
+	h := p.hold()
 	others := make(chan struct{})
 	go func() {
 		p.Lock()
@@ -40,10 +40,10 @@ func TestPauseLetsOthersIn(t *testing.T) {
 			waiting = false
 		default:
 			now += time.Microsecond
-			p.pause(1)
+			h.pause(1)
 		}
 	}
-	p.Unlock()
+	h.end()
 	stopIf(t, waiting, "no other goroutine has had the mutex")
 	equal(t, time.Duration(longest.Load()), maxSteps*time.Microsecond, "the longest hold took %v by its watch")
 }
@@ -59,16 +59,16 @@ func TestPatientHoldersLetOthersGoFirst(t *testing.T) {
 		started.Add(1)
 		work.Go(func() {
 			spun := 0
-			p.LockPatient()
-			p.pause(maxSteps)
+			h := p.holdPatiently()
+			h.pause(maxSteps)
 			started.Done()
 			for !stop.Load() {
 				for range 100_000 { // far more than a goroutine may overtake waiting ones
 					spun++
 				}
-				p.pause(maxSteps)
+				h.pause(maxSteps)
 			}
-			p.Unlock()
+			h.end()
 		})
 	}
 	started.Wait()
@@ -89,12 +89,12 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 	now := time.Duration(0)
 	var holds []time.Duration
 	p := &pausingMutex{watch: func() time.Duration { return now }, held: func(d time.Duration) { holds = append(holds, d) }}
-	p.LockPatient()
+	h := p.holdPatiently()
 	for range fewSteps + maxSteps {
 		now += time.Microsecond
-		p.pause(1)
+		h.pause(1)
 	}
-	p.Unlock()
+	h.end()
 	if want := []time.Duration{fewSteps * time.Microsecond, maxSteps * time.Microsecond, 0}; !slices.Equal(holds, want) {
 		t.Errorf("the holds took %v, want %v", holds, want)
 	}

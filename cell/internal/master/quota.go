@@ -103,12 +103,12 @@ func (in *Inspector) addPrincipals(p *Page[api.QuotaUse], state *raftfsm.State, 
 		}
 		p.add(info, QuotaBytes(info))
 	}
-	in.epoch.mu.Lock()
-	defer in.epoch.mu.Unlock()
+	mu := in.epoch.mu.hold()
+	defer mu.end()
 	for i := range p.List {
 		info := &p.List[i]
 		info.Used.Handles, info.Used.Waiters = in.tables.handles.used.of[info.Principal], in.tables.queues.used.of[info.Principal]
-		in.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	return added
 }
@@ -139,15 +139,15 @@ func (m *Master) QuotaShares() map[string]float64 {
 	for name := range state.Sessions.Principals("") {
 		sessions = max(sessions, float64(state.Sessions.Of(name))/float64(state.Quota(name).Sessions))
 	}
-	m.epoch.mu.LockPatient()
-	defer m.epoch.mu.Unlock()
+	mu := m.epoch.mu.holdPatiently()
+	defer mu.end()
 	for name, n := range m.tables.handles.used.of {
 		handles = max(handles, float64(n)/float64(state.Quota(name).Handles))
-		m.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	for name, n := range m.tables.queues.used.of {
 		waiters = max(waiters, float64(n)/float64(state.Quota(name).Waiters))
-		m.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	return map[string]float64{"nodes": nodes, "bytes": bytes, "sessions": sessions, "handles": handles, "waiters": waiters}
 }

@@ -119,8 +119,8 @@ func (r *remover) awaitFlush() error {
 
 // nextRemovals begins removals, and returns those that no cache delays, as many as fit in one command.
 func (r *remover) nextRemovals() []*removal {
-	r.epoch.mu.Lock()
-	defer r.epoch.mu.Unlock()
+	mu := r.epoch.mu.hold()
+	defer mu.end()
 	if r.coherence.takeoverFlush() != nil {
 		return nil // these nodes were added since; awaitFlush waits next
 	}
@@ -137,7 +137,7 @@ func (r *remover) nextRemovals() []*removal {
 	for range min(len(r.dying), beginAtOnce, maxRemovals-len(r.waiting)) {
 		one := &removal{node: r.dying[0], began: r.epoch.clock()}
 		r.dying = r.dying[1:]
-		one.ch = r.coherence.beginChange(0, namesTouched(one.node.Name))
+		one.ch = r.coherence.beginChange(mu, 0, namesTouched(one.node.Name))
 		r.waiting[one] = true
 		r.awaitClearing(one)
 	}
@@ -182,9 +182,9 @@ func (r *remover) proposeRemoval(batch []*removal) {
 func (r *remover) reportSlowRemovals() {
 	var names []api.Name
 	late, now := map[*clearing]bool{}, r.epoch.clock()
-	r.epoch.mu.Lock()
+	mu := r.epoch.mu.hold()
 	for one := range r.waiting {
-		r.epoch.mu.pause(1)
+		mu.pause(1)
 		if now.Sub(one.ch.since) < slowChange {
 			continue
 		}
@@ -200,15 +200,15 @@ func (r *remover) reportSlowRemovals() {
 	}
 	some := &change{}
 	for cl := range late {
-		r.epoch.mu.pause(1)
+		mu.pause(1)
 		if len(some.clearings) < maxLate {
 			some.clearings = append(some.clearings, cl)
 		}
 		if r.coherence.slowClient > 0 {
-			r.coherence.cutOff(&change{clearings: []*clearing{cl}}, cl.name, now)
+			r.coherence.cutOff(mu, &change{clearings: []*clearing{cl}}, cl.name, now)
 		}
 	}
-	r.epoch.mu.Unlock()
+	mu.end()
 	if len(names) > 0 {
 		r.epoch.journal.say(slog.LevelWarn, "ephemeral nodes are not removed yet, for clients do not drop what they have cached",
 			slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", r.epoch.path(names[0])), slog.String("clients", r.coherence.laggards(some)))

@@ -101,10 +101,10 @@ func (o *observer) restoreGivenUp(c *raftfsm.Restore) {
 
 // restored forgets the handles of the only session, which restored the backup: their nodes are gone. The
 // lock-delays stay.
-func (o *observer) restored(c *raftfsm.Restore) {
+func (o *observer) restored(mu hold, c *raftfsm.Restore) {
 	id := c.Mutation.Session
 	for !o.tables.handles.drop(id, maxSteps) {
-		o.epoch.mu.pause(maxSteps)
+		mu.pause(maxSteps)
 	}
 	of := o.epoch.state().Restored
 	what := "the cell was restored from a backup"

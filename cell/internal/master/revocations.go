@@ -93,8 +93,8 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	return ends
 }
 
-// tellHolders tells the holders of a revoked lock. epoch.mu is held, with pauses.
-func (r *revocations) tellHolders(lost namespace.Revocation) {
+// tellHolders tells the holders of a revoked lock.
+func (r *revocations) tellHolders(mu hold, lost namespace.Revocation) {
 	for _, owner := range lost.Holders {
 		//mutant: if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == 0 {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
@@ -103,25 +103,25 @@ func (r *revocations) tellHolders(lost namespace.Revocation) {
 		sequence := r.events.postTo(owner, lost.Lock, api.EventLockLost, &Event{
 			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.By.Break(),
 		})
-		//mutant: r.boxes.byID[owner.Session].acked = sequence; r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence}); r.actOnAcknowledgement(owner.Session) //by TestForcedLoss of ./cell
+		//mutant: r.boxes.byID[owner.Session].acked = sequence; r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence}); r.actOnAcknowledgement(mu, owner.Session) //by TestForcedLoss of ./cell
 		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
 		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.isOver(box.principal) {
-			r.stopLease(owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
+			r.stopLease(mu, owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
 		}
-		r.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 }
 
-// terminateSession stops a session's lease for another client. epoch.mu is held.
-func (r *revocations) terminateSession(id api.SessionID) {
+// terminateSession stops a session's lease for another client.
+func (r *revocations) terminateSession(mu hold, id api.SessionID) {
 	if record, ok := r.epoch.state().Sessions.Get(id); ok && record.Terminating != nil {
-		r.stopLease(id, record.Terminating.Termination())
+		r.stopLease(mu, id, record.Terminating.Termination())
 	}
 }
 
 // stopLease stops a session's lease, and tells its client. The session ends at the acknowledgement, or when
-// the last lease expires. epoch.mu is held, with pauses.
-func (r *revocations) stopLease(id api.SessionID, why string) {
+// the last lease expires.
+func (r *revocations) stopLease(mu hold, id api.SessionID, why string) {
 	box := r.boxes.byID[id]
 	if box == nil || r.ends[id] != nil || !r.leases.Alive(id) {
 		return
@@ -135,14 +135,13 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 	for w := range r.queues.ofSession(id) {
 		//mutant: r.queues.failWaiter(w.key(), r.epoch.sessionEnded(id))
 		r.queues.failWaiter(w.key(), w.abandoned(r.epoch.sessionEnded(id)))
-		r.epoch.mu.pause(r.queues.stepsOf(w.lock.Name))
+		mu.pause(r.queues.stepsOf(w.lock.Name))
 	}
 	r.noteEnding(id, box.principal, why)
 }
 
-// actOnAcknowledgement takes the locks whose loss a session has acknowledged, or ends the session. epoch.mu
-// is held, with pauses.
-func (r *revocations) actOnAcknowledgement(id api.SessionID) {
+// actOnAcknowledgement takes the locks whose loss a session has acknowledged, or ends the session.
+func (r *revocations) actOnAcknowledgement(mu hold, id api.SessionID) {
 	box := r.boxes.byID[id]
 	if box == nil {
 		return
@@ -166,28 +165,27 @@ func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 		owner, of := namespace.Owner{Session: id, Handle: handle}, grant{lost.lock, lost.generation}
 		r.remove(owner)
 		let[of] = append(let[of], owner)
-		r.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 	for of, holders := range let {
 		for len(holders) > 0 {
 			//mutant: some := firstPart(holders, r.queues.claims, func(one namespace.Owner) int { return r.queues.claims })
 			some := firstPart(holders, r.queues.claims, func(one namespace.Owner) int { return raftfsm.Size(one) })
 			holders = holders[len(some):]
-			r.evict(raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})
+			r.evict(mu, raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})
 		}
 	}
 }
 
-// evict takes a revoked lock from holders that have let go of it, and names the next ones. epoch.mu is held,
-// with pauses.
-func (r *revocations) evict(c raftfsm.Evict) {
+// evict takes a revoked lock from holders that have let go of it, and names the next ones.
+func (r *revocations) evict(mu hold, c raftfsm.Evict) {
 	c.Successions = r.offers.successorsOf(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	r.epoch.submit(raftfsm.Command{Evict: &c})
-	r.epoch.mu.pause(r.queues.stepsOf(c.Lock.Name) + len(c.Holders)/8)
+	mu.pause(r.queues.stepsOf(c.Lock.Name) + len(c.Holders)/8)
 }
 
-// resumeRevocations continues the revocations of an earlier master, with new events. epoch.mu is held.
-func (r *revocations) resumeRevocations(state *raftfsm.State) {
+// resumeRevocations continues the revocations of an earlier master, with new events.
+func (r *revocations) resumeRevocations(mu hold, state *raftfsm.State) {
 	for node := range state.Tree.Locked("") {
 		if node.Revoked == nil {
 			continue
@@ -197,11 +195,11 @@ func (r *revocations) resumeRevocations(state *raftfsm.State) {
 			lost.Holders = append(lost.Holders, h.Owner)
 		}
 		r.noteRevocation(lost, 0)
-		r.tellHolders(lost)
+		r.tellHolders(mu, lost)
 	}
 	for s := range state.Sessions.All() {
 		if s.Terminating != nil {
-			r.terminateSession(s.ID)
+			r.terminateSession(mu, s.ID)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
 
 // endStopped ends a session whose lease is stopped, at once.
 func (s *Sessions) endStopped(ctx context.Context, end raftfsm.End) error {
-	_, err := s.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+	_, err := s.offers.propose(ctx, func(hold) raftfsm.Command {
 		c, _ := s.offers.endCommand([]raftfsm.End{end})
 		return c
 	})

@@ -92,15 +92,15 @@ func (p *pauses) watch(ctx context.Context) {
 const maxForgotten = 256
 
 // affordable returns how many sessions to end in one entry: those that together own at most maxOwned nodes,
-// and at least one. epoch.mu is held, with pauses.
-func (t *timekeeper) affordable(ends []raftfsm.End) int {
+// and at least one.
+func (t *timekeeper) affordable(mu hold, ends []raftfsm.End) int {
 	state, owned := t.epoch.state(), 0
 	for i, end := range ends {
 		for range state.Tree.OwnedBy(end.Session) {
 			if owned++; owned > maxOwned {
 				return max(i, 1)
 			}
-			t.epoch.mu.pause(1)
+			mu.pause(1)
 		}
 	}
 	return len(ends)
@@ -108,8 +108,8 @@ func (t *timekeeper) affordable(ends []raftfsm.End) int {
 
 // tick does what is due at now, with forgiven for pauses, and returns how long to sleep.
 func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Duration {
-	t.epoch.mu.Lock()
-	defer t.epoch.mu.Unlock()
+	mu := t.epoch.mu.hold()
+	defer mu.end()
 	t.tables.usages.advance(now)
 	expired := t.tables.leases.Tick(now, forgiven, maxExpiries)
 	ending, more := t.tables.outbox.takeEnds()
@@ -119,7 +119,7 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 		//mutant: ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: false && remembers}) //by TestHistoryOfALock of ./cell
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: remembers && t.tables.leases.Unheard(id)})
 	}
-	ends := t.affordable(ending)
+	ends := t.affordable(mu, ending)
 	for _, end := range ending[ends:] {
 		t.sessions.endLater(end)
 	}
@@ -127,16 +127,16 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 		var c raftfsm.Command
 		c, left = t.offers.endCommand(left)
 		t.epoch.submit(c)
-		t.epoch.mu.pause(1)
+		mu.pause(1)
 	}
 
 	t.endIdleRestore(now, forgiven)
 	delays := t.tables.delays.due(now)
 	for _, over := range delays {
 		t.offers.endDelay(over)
-		t.epoch.mu.pause(t.tables.queues.stepsOf(over.Name))
+		mu.pause(t.tables.queues.stepsOf(over.Name))
 	}
-	more = t.coherence.endLapsed(now, maxLapses) || more
+	more = t.coherence.endLapsed(mu, now, maxLapses) || more
 	more = t.tables.queues.dropAbsent(now, maxForgotten) || more
 	requests, left := t.tables.outbox.takeRequests()
 	more = more || left
@@ -147,15 +147,15 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 	more = more || left
 	for _, c := range evictions {
 		//mutant: _ = c
-		t.revocations.evict(*c)
+		t.revocations.evict(mu, *c)
 	}
 	locks, left := t.tables.outbox.takeLocks()
 	more = more || left
 	for _, name := range locks {
 		t.offers.offerLock(name)
-		t.epoch.mu.pause(t.tables.queues.stepsOf(name))
+		mu.pause(t.tables.queues.stepsOf(name))
 	}
-	t.graph.lookAgain(now)
+	t.graph.lookAgain(mu, now)
 	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}

@@ -209,9 +209,9 @@ func TestUnfencedTurns(t *testing.T) {
 		}
 		l.holdTimes.beginHold("/x", next, instant(0))
 		say(&c.all.unread)
-		l.epoch.mu.Lock()
-		defer l.epoch.mu.Unlock()
-		l.noteLeft([]namespace.Left{{Lock: namespace.Ref{Name: "/x"}, Holding: &api.Holding{Session: 1, Generation: 7, Mode: mode, End: api.ByClose}}}, 0)
+		mu := l.epoch.mu.hold()
+		defer mu.end()
+		l.noteLeft(mu, []namespace.Left{{Lock: namespace.Ref{Name: "/x"}, Holding: &api.Holding{Session: 1, Generation: 7, Mode: mode, End: api.ByClose}}}, 0)
 		return c
 	}
 	unread := func(u *unreadSequencers) { u.note(7, true) }

@@ -99,9 +99,9 @@ type search struct {
 	left  int
 }
 
-// cycle returns a shortest cycle from w, or nil if it finds none within its bounds. epoch.mu is held, with
-// pauses, so edges may be gone: see holds.
-func (s *search) cycle(w *waiter) []wait {
+// cycle returns a shortest cycle from w, or nil if it finds none within its bounds. It pauses, so edges may be
+// gone: see holds.
+func (s *search) cycle(mu hold, w *waiter) []wait {
 	start := w.lockOwner()
 	reached := map[lockOwner]wait{}       // the edge that reached an owner
 	covered := map[namespace.Ref]Ticket{} // of writers whose edges were all visited: requests in front lead nowhere else
@@ -137,7 +137,7 @@ func (s *search) cycle(w *waiter) []wait {
 			covered[next.lock] = next.ticket
 		}
 		s.left -= 1 + seen
-		s.graph.epoch.mu.pause(s.graph.queues.stepsOf(next.lock.Name) + seen/16)
+		mu.pause(s.graph.queues.stepsOf(next.lock.Name) + seen/16)
 	}
 	return nil
 }
@@ -168,10 +168,10 @@ func (g *waitGraph) holds(cycle []wait) bool {
 }
 
 // breakCycles refuses requests until it finds no cycle with w: of each, the latest request that detects
-// deadlocks. A cycle without such a request stays. epoch.mu is held, with pauses.
-func (s *search) breakCycles(w *waiter) {
+// deadlocks. A cycle without such a request stays.
+func (s *search) breakCycles(mu hold, w *waiter) {
 	for range maxBroken {
-		cycle := s.cycle(w)
+		cycle := s.cycle(mu, w)
 		if cycle == nil || !s.graph.holds(cycle) {
 			return
 		}
@@ -209,18 +209,16 @@ func (g *waitGraph) refuse(cycle []wait) {
 	g.offers.askLog(w)
 }
 
-// joined breaks the cycles that a request has closed, if any request detects deadlocks. epoch.mu is held,
-// with pauses.
-func (g *waitGraph) joined(w *waiter) {
+// joined breaks the cycles that a request has closed, if any request detects deadlocks.
+func (g *waitGraph) joined(mu hold, w *waiter) {
 	if len(g.queues.detecting) > 0 && !w.offered {
 		s := search{graph: g, left: maxSearch}
-		s.breakCycles(w)
+		s.breakCycles(mu, w)
 	}
 }
 
 // lookAgain searches once a second, from some detecting requests, for cycles that no new request closed.
-// epoch.mu is held, with pauses.
-func (g *waitGraph) lookAgain(now session.Instant) {
+func (g *waitGraph) lookAgain(mu hold, now session.Instant) {
 	if len(g.queues.detecting) == 0 || now < g.next {
 		return
 	}
@@ -231,7 +229,7 @@ func (g *waitGraph) lookAgain(now session.Instant) {
 			return
 		}
 		s.left--
-		s.breakCycles(w)
+		s.breakCycles(mu, w)
 	}
 }
 
