@@ -50,7 +50,7 @@ func (c *CheckPoints) run(ctx context.Context) {
 		_, err = c.epoch.proposer.entries.append(nil)
 		resume()
 		if err != nil {
-			c.epoch.journal.say(slog.LevelDebug, "no check point could be written", slog.String("error", err.Error()))
+			c.epoch.reports.journal.say(slog.LevelDebug, "no check point could be written", slog.String("error", err.Error()))
 		}
 		pause := time.NewTimer(checkPause)
 		select {

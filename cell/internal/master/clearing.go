@@ -189,7 +189,7 @@ func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 		until = co.copyset.until[one.session]
 	}
 	if one.leased && one.sequence == 0 {
-		box.usage.dropped(one.name, until > one.entered)
+		co.epoch.reports.usages.ofSession[one.session].dropped(one.name, until > one.entered)
 	}
 	co.invalidate(box, one, now)
 	cl.since = min(cl.since, one.posted)
@@ -232,7 +232,7 @@ func (co *coherence) endChange(ch *change) {
 // changes wait for it (decision 12). epoch.mu is held.
 func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
-	flush.ended = func() { co.epoch.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }
+	flush.ended = func() { co.epoch.reports.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }
 	for s := range co.epoch.state().Sessions.All() {
 		if s.MayCache {
 			flush.left[s.ID] = true

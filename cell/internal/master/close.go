@@ -61,8 +61,15 @@ func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	if f.mayHold(mutation, h) {
 		return false
 	}
-	f.handles.close(h.Owner)
+	f.closeHandle(h.Owner)
 	return true
+}
+
+// closeHandle drops a handle, and counts that. epoch.mu is held.
+func (f *Files) closeHandle(owner namespace.Owner) {
+	if f.handles.close(owner) {
+		f.epoch.reports.usages.ofSession[owner.Session].count(countCloses, "")
+	}
 }
 
 // refuseHandle refuses to lock through a handle that is closed, or will be by a Close on its way: no later
@@ -77,7 +84,7 @@ func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 // handleClosed drops a closed handle, and has the log refuse its waiters. They are answered after that: else
 // the next master would recreate the handle for a late copy, and grant a lock whose request was refused.
 func (f *Files) handleClosed(mu hold, owner namespace.Owner) {
-	f.handles.close(owner)
+	f.closeHandle(owner)
 	for w := range f.queues.ofHandle(owner) {
 		if w.refusal == nil { // else another Close came first, and the log is being asked
 			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}

@@ -102,7 +102,7 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 	}
 	defer func() {
 		step.To, step.Err = co.epoch.clock(), err
-		co.epoch.metrics.ChangeWaited(step.To.Sub(began))
+		co.epoch.reports.metrics.ChangeWaited(step.To.Sub(began))
 		if call := steps.Told(ctx, step.To.Sub(began)); call != nil {
 			for _, name := range names {
 				step.Names = append(step.Names, co.epoch.path(name))
@@ -122,7 +122,7 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 		select {
 		case <-cl.done:
 		case <-slow.C:
-			co.epoch.journal.say(slog.LevelWarn, "a change waits for clients that do not drop what they have cached",
+			co.epoch.reports.journal.say(slog.LevelWarn, "a change waits for clients that do not drop what they have cached",
 				slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", co.epoch.path(names[0])), slog.String("clients", co.laggards(ch)))
 		case <-look:
 			mu := co.epoch.mu.holdPatiently()

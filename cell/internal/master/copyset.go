@@ -209,7 +209,7 @@ func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Insta
 	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: co.epoch.path(one.name)})
 	co.copyset.order[one.session].Remove(one.place)
 	co.copyset.told[one.session] = append(co.copyset.told[one.session], one)
-	co.epoch.metrics.Invalidated()
+	co.epoch.reports.metrics.Invalidated()
 }
 
 // registerReader enters a session about to read names, and reports whether it may keep all.

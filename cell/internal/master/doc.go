@@ -17,12 +17,11 @@
 //   - remover removes ephemeral nodes that no session has open;
 //   - observer applies results of the log to the tables;
 //   - timekeeper does what is due at a time;
-//   - journal writes log lines.
+//   - reports hears what happened, and keeps hold times and usages (what may be misuse), counts and logs.
 //
 // All share the epoch: the replicated state, the log (through the proposer), the fence and the clock. Their
-// data is in tables, which know none of this and are tested alone: leases, mailboxes, handles, queues, hold
-// times, delays, the copyset (who caches what), the outbox (what is still to be proposed) and usages (what
-// may be misuse).
+// data is in tables, which know none of this and are tested alone: leases, mailboxes, handles, queues, delays,
+// the copyset (who caches what) and the outbox (what is still to be proposed).
 //
 // The package knows no protobuf, Raft, sockets or files: it gets a Log, a Fence, a clock and a Connection.
 //

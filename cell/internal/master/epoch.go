@@ -18,8 +18,7 @@ type epoch struct {
 	clock   session.Clock
 	state   func() *raftfsm.State // as of the last applied entry
 	fence   prover
-	journal *journal
-	metrics Metrics
+	reports *reports
 	ctx     context.Context // ends with the epoch; its cause is NotMaster
 
 	proposer   *proposer

@@ -15,13 +15,12 @@ import (
 
 // publisher puts events into the mailboxes of the sessions they concern.
 type publisher struct {
-	epoch     *epoch
-	boxes     *mailboxes
-	handles   *handles
-	queues    *queues
-	recalls   recalls
-	holdTimes *holdTimes
-	copyset   *copyset
+	epoch   *epoch
+	boxes   *mailboxes
+	handles *handles
+	queues  *queues
+	recalls recalls
+	copyset *copyset
 }
 
 // postTo posts a copy of an event about a handle to its session. It returns the event's number, 0 without a
@@ -40,7 +39,7 @@ func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.Event
 // publishChange posts a change to handles on the node and its directory.
 func (p *publisher) publishChange(mu hold, c namespace.Change) {
 	if !p.copyset.isChanging(c.Node.Name) {
-		p.epoch.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
+		p.epoch.reports.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
 			slog.String("event", "bug"), slog.String("path", p.epoch.path(c.Node.Name)), slog.Any("change", c.Kind))
 	}
 	child := func(kind api.EventKind) {
@@ -145,7 +144,7 @@ func (p *publisher) tellVacant(mu hold, r raftfsm.Result) {
 	for _, v := range r.Vacant {
 		p.recalls.end(p.recalls[v.Lock])
 		if !handedOn[v.Lock] {
-			p.holdTimes.endHold(v.Lock.Name, p.epoch.clock())
+			p.epoch.reports.holdTimes.endHold(v.Lock.Name, p.epoch.clock())
 			p.tellHandles(mu, v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
 		}
 		mu.pause(1)

@@ -84,10 +84,8 @@ func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 			f.handles.refusing[r.Handle.Owner]++
 		}
 	}()
-	var counts *usage
-	if box := f.boxes.byID[r.Mutation.Session]; box != nil {
+	if f.boxes.byID[r.Mutation.Session] != nil {
 		f.handles.declare(r.Mutation)
-		counts = box.usage
 	}
 	if err := f.checkUnfinished(r.Mutation); err != nil {
 		return nil, err
@@ -95,7 +93,7 @@ func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 	h := r.Handle
 	h.Epoch = f.epoch.number
 	if f.epoch.isAnswered(r.Mutation) || f.handles.find(h.Owner) != nil {
-		return f.handles.reserve(h, principal, counts, nil)
+		return f.handles.reserve(h, principal, nil)
 	}
 	if r.Directory.Owner.Session != 0 {
 		if _, err := f.handles.get(r.Directory, f.epoch.number, principal); err != nil {
@@ -106,8 +104,8 @@ func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 		}
 	}
 	allowed := f.epoch.state().Quota(principal).Handles
-	//mutant: _ = allowed; return f.handles.reserve(h, principal, counts, nil)
-	return f.handles.reserve(h, principal, counts, &allowed)
+	//mutant: _ = allowed; return f.handles.reserve(h, principal, nil)
+	return f.handles.reserve(h, principal, &allowed)
 }
 
 func (f *Files) endReservation(one *openHandle) {
@@ -153,7 +151,9 @@ func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, e
 		}
 		one.Directory = node.Kind == api.Directory
 		f.handles.bind(one, node.Ref())
-		one.usage.opened(node)
+		usage := f.epoch.reports.usages.ofSession[id]
+		usage.count(countOpens, node.Name)
+		usage.opened(node)
 		return f.openedHere(r, one, node), true, nil
 	case !there && r.Create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
@@ -226,6 +226,7 @@ func (f *Files) bindOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	node := namespace.Ref{Name: done.Name, Instance: done.Instance}
 	one.Ephemeral, one.Directory = done.Ephemeral, done.Kind == api.Directory
 	f.handles.bind(one, node)
+	f.epoch.reports.usages.ofSession[owner.Session].count(countOpens, node.Name)
 	if _, gone := f.epoch.state().Tree.Resolve(node); gone != nil {
 		f.events.tellRemoved(owner, node)
 	}
@@ -285,17 +286,12 @@ type purpose struct {
 func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	mu := f.epoch.mu.hold()
 	defer mu.end()
-	box := f.boxes.byID[h.Owner.Session]
-	if box == nil {
+	if f.boxes.byID[h.Owner.Session] == nil {
 		return f.epoch.sessionEnded(h.Owner.Session)
 	}
-	known := f.handles.find(h.Owner)
 	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
 	if err != nil {
 		return err
-	}
-	if one != known {
-		one.usage = box.usage
 	}
 	if h.Rights&right != right {
 		return &refusal.Refusal{Cause: map[namespace.Rights]refusal.Cause{
@@ -303,7 +299,7 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 		}[right]}
 	}
 	one.locks = one.locks || to.locking
-	one.countUse(to)
+	one.countUse(f.epoch.reports.usages, to)
 	if !one.told && one.wantsConflicts() { // the handle may be of an earlier epoch, and hold the lock
 		//mutant: _ = f.events.tellConflicts
 		f.events.tellConflicts(mu, one.Node, nil)
@@ -311,12 +307,12 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	return nil
 }
 
-func (one *openHandle) countUse(to purpose) {
+func (one *openHandle) countUse(all *usages, to purpose) {
 	if to.looking && one.looked {
-		one.usage.count(misuse.Polling, one.Node.Name)
+		all.ofSession[one.Owner.Session].count(misuse.Polling, one.Node.Name)
 	}
 	if to.trying && one.tried {
-		one.usage.count(misuse.LockPolling, one.Node.Name)
+		all.ofSession[one.Owner.Session].count(misuse.LockPolling, one.Node.Name)
 	}
 	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
 }

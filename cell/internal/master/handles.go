@@ -84,8 +84,7 @@ type openHandle struct {
 	logged    bool           // one went to the log, which answers all
 	told      bool           // it knows the waiters until now; see tellConflicts
 
-	usage         *usage // of its session; nil if not counted
-	looked, tried bool   // through it, since the node last changed
+	looked, tried bool // through it, since the node last changed
 }
 
 func newHandles() *handles {
@@ -129,8 +128,8 @@ func (t *handles) declare(by session.Mutation) {
 
 // reserve enters a handle that is being opened; copies of the Open share it. allowed is the principal's
 // quota, nil for an Open that was answered before. endReservation removes the handle unless it is open by
-// then. counts counts its actions.
-func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *int) (*openHandle, error) {
+// then.
+func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle, error) {
 	own := t.own(h.Owner.Session)
 	one := own.byID[h.Owner.Handle]
 	if one == nil {
@@ -141,7 +140,6 @@ func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *in
 			return nil, &refusal.Refusal{Cause: refusal.HandleQuota, Principal: principal, Used: int64(t.used.of[principal]), Allowed: int64(*allowed)}
 		}
 		one = t.enter(h, principal)
-		one.usage = counts
 	}
 	one.copies++
 	return one, nil
@@ -181,7 +179,6 @@ func (t *handles) enter(h Handle, principal string) *openHandle {
 
 func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	one.open, one.Node = true, node
-	one.usage.count(countOpens, node.Name)
 	if t.onNode[node] == nil {
 		t.onNode[node] = map[namespace.Owner]*openHandle{}
 	}
@@ -212,14 +209,14 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 	return one, nil
 }
 
-// close closes a handle, or forgets one that is being opened.
-func (t *handles) close(owner namespace.Owner) {
-	if one := t.find(owner); one != nil {
-		if one.open {
-			one.usage.count(countCloses, "")
-		}
-		t.remove(one)
+// close closes a handle, or forgets one that is being opened. It reports whether the handle was open.
+func (t *handles) close(owner namespace.Owner) (was bool) {
+	one := t.find(owner)
+	if one == nil {
+		return false
 	}
+	t.remove(one)
+	return one.open
 }
 
 // drop forgets at most most handles of an ended session, and reports whether that was all.

@@ -68,8 +68,11 @@ func (j *journal) admits(o occasion, level slog.Level) bool {
 	return j.log.Enabled(context.Background(), level) && j.counts[o].Add(1) <= maxLines
 }
 
-// note writes an admitted occasion.
-func (j *journal) note(o occasion, level slog.Level, text string, attrs ...slog.Attr) {
+// note writes an admitted occasion, with the client's request that caused it, if any.
+func (j *journal) note(asked steps.RequestID, o occasion, level slog.Level, text string, attrs ...slog.Attr) {
+	if asked != 0 {
+		attrs = append(attrs, slog.String("request", asked.String()))
+	}
 	j.put(logLine{level: level, text: text, attrs: append([]slog.Attr{slog.String("event", o.String())}, attrs...)})
 }
 
@@ -143,15 +146,6 @@ func (j *journal) endSample() {
 			slog.String("event", "lines_left_out"), slog.Group("left_out", left...), slog.Int64("dropped", dropped),
 		}})
 	}
-}
-
-// noteAsked is note with the client's request that caused the event, if any. The observer calls it for locks
-// and sessions, with the fields of docs/logs.md. epoch.mu is held.
-func (j *journal) noteAsked(asked steps.RequestID, o occasion, text string, attrs ...slog.Attr) {
-	if asked != 0 {
-		attrs = append(attrs, slog.String("request", asked.String()))
-	}
-	j.note(o, slog.LevelInfo, text, attrs...)
 }
 
 // Metrics counts what a master does. Its methods run with the mutex held, and only count.

@@ -41,7 +41,7 @@ func TestJournalSamples(t *testing.T) {
 		grant := func(times int) {
 			for range times {
 				if j.admits(lockGranted, slog.LevelInfo) {
-					j.note(lockGranted, slog.LevelInfo, "a lock is granted")
+					j.note(0, lockGranted, slog.LevelInfo, "a lock is granted")
 				}
 				failIf(t, j.admits(sessionOpened, slog.LevelDebug), "what is not logged is admitted")
 				synctest.Wait()
@@ -66,24 +66,19 @@ func TestJournalSamples(t *testing.T) {
 // An occasion that has no line costs no memory, however many there are.
 func TestJournalCostsNothing(t *testing.T) {
 	for name, level := range map[string]slog.Level{"sampled away": slog.LevelInfo, "not logged": slog.LevelError} {
-		j := newJournal(slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level})))
-		l := &Locks{
-			epoch:     &epoch{journal: j, clock: func() session.Instant { return 0 }},
-			holdTimes: newHoldTimes(func(api.Name, time.Duration) {}), boxes: &mailboxes{},
-		}
-		left := []namespace.Left{{Holding: &api.Holding{End: api.ByClose}}}
+		log := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level}))
+		r := newReports(&epoch{clock: func() session.Instant { return 0 }}, uncounted{}, log)
+		left := namespace.Left{Holding: &api.Holding{End: api.ByClose}}
 		for range maxLines {
-			j.admits(lockGranted, slog.LevelInfo)
-			j.admits(lockReleased, slog.LevelInfo)
+			r.journal.admits(lockGranted, slog.LevelInfo)
+			r.journal.admits(lockReleased, slog.LevelInfo)
 		}
-		mu := l.epoch.mu.hold()
 		if n := testing.AllocsPerRun(100, func() {
-			l.noteGrant(raftfsm.ClaimResult{}, time.Second, 1)
-			l.noteLeft(mu, left, 1)
+			r.lockGranted(raftfsm.ClaimResult{}, nil, nil, 1)
+			r.lockLeft(left, 1)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
-		mu.end()
 	}
 }
 
@@ -102,7 +97,7 @@ func TestJournalThatIsStuck(t *testing.T) {
 			noErr(t, err)
 		}
 		for range 2 * maxQueued {
-			m.epoch.journal.say(slog.LevelInfo, "more than there is room for")
+			m.epoch.reports.journal.say(slog.LevelInfo, "more than there is room for")
 		}
 		stopIf(t, !m.epoch.mu.mu.TryLock(), "the mutex is held")
 		m.epoch.mu.mu.Unlock()

@@ -129,7 +129,7 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 		}
 		box.grant, box.asked = number, false
 		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(k.receipt), Number: number}
-		s.epoch.metrics.LeaseExtended(s.leases.CountUnheard())
+		s.epoch.reports.metrics.LeaseExtended(s.leases.CountUnheard())
 		s.raiseLease(id)
 	}
 	reply.Events = box.takeEvents(k.told)

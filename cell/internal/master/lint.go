@@ -92,22 +92,19 @@ func findLeak(mu hold, in *Inspector, id api.SessionID, u *usage, now session.In
 func collectFindings(ctx context.Context, in *Inspector) (found []*finding, since time.Duration, err error) {
 	mu := in.epoch.mu.holdPatiently()
 	defer mu.end()
-	now, state := in.epoch.clock(), in.epoch.state()
-	in.tables.usages.advance(now)
+	now, state, usages := in.epoch.clock(), in.epoch.state(), in.epoch.reports.usages
+	usages.advance(now)
 	looked := 0
-	for id, box := range in.tables.boxes.byID {
+	for id, u := range usages.ofSession {
 		if looked++; looked%256 == 0 && ctx.Err() != nil {
 			return nil, 0, endedWhileLooking(ctx)
 		}
-		if box.usage == nil {
-			continue
-		}
-		list := box.usage.judge(now)
-		if one := findLeak(mu, in, id, box.usage, now); one != nil {
+		list := u.judge(now)
+		if one := findLeak(mu, in, id, u, now); one != nil {
 			list = append(list, one)
 		}
 		if s, ok := state.Sessions.Get(id); ok {
-			measured, under := now.Sub(box.usage.since), misuse.ShortLease.Limits().Under
+			measured, under := now.Sub(u.since), misuse.ShortLease.Limits().Under
 			if s.Asked > 0 && s.Asked < under && measured >= misuse.MinTime {
 				list = append(list, &finding{Finding: misuse.Finding{Kind: misuse.ShortLease, Measured: measured, Lease: s.Asked}, worse: under.Seconds() / s.Asked.Seconds()})
 			}
@@ -118,8 +115,8 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 		found = append(found, list...)
 		mu.pause(2 + len(list))
 	}
-	for _, principal := range in.tables.usages.ofPrincipal.Keys() {
-		u, ok := in.tables.usages.ofPrincipal.Peek(principal)
+	for _, principal := range usages.ofPrincipal.Keys() {
+		u, ok := usages.ofPrincipal.Peek(principal)
 		if !ok {
 			continue
 		}
@@ -129,7 +126,7 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 		}
 		mu.pause(2)
 	}
-	return found, now.Sub(in.tables.usages.began), nil
+	return found, now.Sub(usages.began), nil
 }
 
 // Lint describes the worst misuse of the cell: to an operator all, to others that of their own principal; see

@@ -2,11 +2,9 @@ package master
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -21,8 +19,6 @@ type Locks struct {
 	holdTimes *holdTimes
 	delays    *delays
 	outbox    *outbox
-	usages    *usages
-	boxes     *mailboxes
 	events    *publisher
 	offers    *offers
 	graph     *waitGraph
@@ -58,29 +54,6 @@ func (l *Locks) Acquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, 
 func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because error) (raftfsm.Answer, error) {
 	result, err := l.files.Refuse(ctx, claim.Mutation, because)
 	return result.Answer, err
-}
-
-// recordGrant records a grant for the metrics and the log. asked is the request that caused it: its own, if
-// it did not wait.
-func (l *Locks) recordGrant(mu hold, claim raftfsm.ClaimResult, asked steps.RequestID) {
-	if claim.Answer.Code() != api.OK {
-		return
-	}
-	by := l.files.handles.find(claim.Owner)
-	next := holdTime{generation: claim.Answer.Generation}
-	if by != nil {
-		next.cached, next.delays = by.CachesLock, by.Delay > 0
-	}
-	l.holdTimes.beginHold(claim.Answer.Lock.Name, next, l.epoch.clock())
-	l.events.tellAcquired(mu, claim)
-	var waited time.Duration
-	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
-		waited, asked = l.epoch.clock().Sub(w.since), w.request
-		l.epoch.metrics.LockGranted(claim.Answer.Lock.Name, waited, w.trace)
-	}
-	if !claim.Again {
-		l.noteGrant(claim, waited, asked)
-	}
 }
 
 // TryAcquire takes a lock or says why not. It waits only for the recall of a lock that is kept unused.
@@ -133,7 +106,7 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 // ignores other callers.
 func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
 	if node, err := l.epoch.state().Tree.Resolve(h.Node); err == nil && node.Lock == g && node.Holds(h.Owner) {
-		l.usages.unread.note(g, unread)
+		l.epoch.reports.usages.unread.note(g, unread)
 	}
 }
 
@@ -179,47 +152,4 @@ func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 		return raftfsm.Command{Revoke: &c}
 	})
 	return err
-}
-
-// noteGrant logs a grant. waited is its time in this master's queue.
-func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked steps.RequestID) {
-	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {
-		return
-	}
-	l.epoch.journal.noteAsked(asked, lockGranted, "a lock is granted",
-		slog.String("path", l.epoch.path(claim.Answer.Lock.Name)), slog.String("session", claim.Owner.Session.String()),
-		slog.String("principal", l.epoch.principal(claim.Owner.Session)), slog.Uint64("token", uint64(claim.Answer.Generation)),
-		slog.String("mode", claim.Answer.Mode.String()), slog.Duration("waited", waited))
-}
-
-// noteLeft logs and counts who released or lost locks, and after how long: it runs before recordGrant records
-// the next grants.
-func (l *Locks) noteLeft(mu hold, left []namespace.Left, asked steps.RequestID) {
-	for _, one := range left {
-		h := one.Holding
-		turn, known := l.holdTimes.current(one.Lock.Name, h.Generation)
-		held := l.epoch.clock().Sub(turn.began)
-		if box := l.boxes.byID[h.Session]; box != nil && known && !turn.cached && h.Mode == api.Exclusive {
-			//mutant: box.usage.held(one.Lock.Name, held, l.usages.unread.has(h.Generation))
-			box.usage.held(one.Lock.Name, held, !turn.delays && l.usages.unread.has(h.Generation))
-		}
-		what, text := lockLost, "a lock is lost"
-		if h.End == api.ByClose {
-			what, text = lockReleased, "a lock is released"
-		}
-		if l.epoch.journal.admits(what, slog.LevelInfo) {
-			attrs := []slog.Attr{
-				slog.String("path", l.epoch.path(one.Lock.Name)), slog.String("session", h.Session.String()), slog.String("principal", h.Principal),
-				slog.Uint64("token", uint64(h.Generation)), slog.String("mode", h.Mode.String()), slog.String("reason", h.End.String()),
-			}
-			if known {
-				attrs = append(attrs, slog.Duration("held", held))
-			}
-			if what == lockLost {
-				attrs = append(attrs, slog.Duration("lock_delay", h.Delay))
-			}
-			l.epoch.journal.noteAsked(asked, what, text, attrs...)
-		}
-		mu.pause(1)
-	}
 }

@@ -19,7 +19,7 @@ import (
 
 func newTestMailbox() *mailbox {
 	l := newMailboxes(func() {})
-	l.add(1, "p", nil)
+	l.add(1, "p")
 	return l.byID[1]
 }
 
@@ -51,7 +51,7 @@ func TestMailIsCounted(t *testing.T) {
 		l.limit = rapid.IntRange(2_000, 40_000).Draw(t, "most")
 		boxes := l.byID
 		for id := range api.SessionID(6) {
-			l.add(id, fmt.Sprint("p", id%3), nil)
+			l.add(id, fmt.Sprint("p", id%3))
 		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		for range 600 {

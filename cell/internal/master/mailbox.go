@@ -24,8 +24,8 @@ func newMailboxes(dropped func()) *mailboxes {
 	return &mailboxes{byID: map[api.SessionID]*mailbox{}, limit: maxPrincipalMail, used: newTally(), dropped: dropped}
 }
 
-func (l *mailboxes) add(id api.SessionID, principal string, c *usage) {
-	l.byID[id] = &mailbox{all: l, principal: principal, usage: c}
+func (l *mailboxes) add(id api.SessionID, principal string) {
+	l.byID[id] = &mailbox{all: l, principal: principal}
 }
 
 // hasRoom reports whether a principal's mail has room for an event that may be dropped.
@@ -69,7 +69,6 @@ type mailbox struct {
 	missed bool   // an event was dropped after the marker's delivery
 
 	keptAlive
-	usage    *usage             // nil if it is not counted
 	recalled map[*recall]uint64 // the event to acknowledge of each
 }
 

@@ -61,18 +61,17 @@ func New(ctx context.Context, cfg Config) *Master {
 		cfg.Phases = func() steps.Phases { return steps.Phases{} }
 	}
 	e := &epoch{
-		number:  cfg.Epoch,
-		cell:    cfg.Cell,
-		clock:   cfg.Clock,
-		state:   cfg.State,
-		fence:   cfg.Fence,
-		journal: newJournal(cfg.Logger),
-		metrics: cfg.Metrics,
-		ctx:     ctx,
-		mu:      pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld, passed: passedHolds},
+		number: cfg.Epoch,
+		cell:   cfg.Cell,
+		clock:  cfg.Clock,
+		state:  cfg.State,
+		fence:  cfg.Fence,
+		ctx:    ctx,
+		mu:     pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld, passed: passedHolds},
 	}
+	e.reports = newReports(e, cfg.Metrics, cfg.Logger)
 	t := newTables(cfg.Metrics)
-	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, holdTimes: t.holdTimes, copyset: t.copyset}
+	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, copyset: t.copyset}
 	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
 	lost := newRevocations(e, t, events, out)
 	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient, maxWeight: cfg.MaxWeight}
@@ -87,8 +86,8 @@ func New(ctx context.Context, cfg Config) *Master {
 		epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent,
 	}
 	locks := &Locks{
-		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
-		usages: t.usages, boxes: t.boxes, events: events, offers: out, graph: graph, sessions: sessions, files: files,
+		epoch: e, queues: t.queues, holdTimes: e.reports.holdTimes, delays: t.delays, outbox: t.outbox,
+		events: events, offers: out, graph: graph, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{
 		epoch: e, tables: t, sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
@@ -123,12 +122,13 @@ func (m *Master) Start() {
 	state := m.epoch.state()
 	mu := m.epoch.mu.hold() // no other goroutine has it yet, but calls below may pause
 	defer mu.end()
-	m.tables.usages.began = now
+	m.epoch.reports.usages.began = now
 	for s := range state.Sessions.All() {
 		mu.pause(1)
 		//mutant: m.tables.leases.Inherit(s.ID, s.Asked, now) //by TestTakeoverHonoursLongLeases of ./cell
 		m.tables.leases.Inherit(s.ID, s.Lease, now)
-		m.tables.boxes.add(s.ID, s.Principal, m.tables.usages.begin(now, false))
+		m.tables.boxes.add(s.ID, s.Principal)
+		m.epoch.reports.sessionInherited(s.ID, now)
 	}
 	for name, d := range state.Tree.Delays() {
 		m.tables.delays.start(name, d.ID, d.For, now)
@@ -143,7 +143,7 @@ func (m *Master) Start() {
 	m.events.tellFailOver(mu)
 	m.coherence.beginFlush()
 	m.revocations.resumeRevocations(mu, state)
-	m.work.Go(func() { m.epoch.journal.run(m.epoch.ctx) })
+	m.work.Go(func() { m.epoch.reports.journal.run(m.epoch.ctx) })
 	m.work.Go(func() { m.epoch.proposer.runProposer(m.epoch.ctx) })
 	m.work.Go(func() {
 		m.timekeeper.clockLoop(m.epoch.ctx)
@@ -160,7 +160,7 @@ func (m *Master) Wait() {
 	m.epoch.fence.Close(context.Cause(m.epoch.ctx))
 	m.Inspector.Backups.close()
 	m.work.Wait()
-	m.epoch.journal.flush()
+	m.epoch.reports.journal.flush()
 }
 
 // Epoch returns its epoch.
@@ -185,7 +185,7 @@ func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
 func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{RaiseLevel: &c})
 	if err == nil {
-		m.epoch.journal.say(slog.LevelInfo, "feature level raised", slog.String("event", "level_raised"), slog.Int("feature_level", c.To))
+		m.epoch.reports.journal.say(slog.LevelInfo, "feature level raised", slog.String("event", "level_raised"), slog.Int("feature_level", c.To))
 	}
 	return err
 }
@@ -208,7 +208,7 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 		if c.Keep != "" {
 			attrs = append(attrs, slog.String("kept", c.Keep))
 		}
-		m.epoch.journal.say(slog.LevelInfo, "a change of the replicas was decided", attrs...)
+		m.epoch.reports.journal.say(slog.LevelInfo, "a change of the replicas was decided", attrs...)
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) (sett
 	if !ok || now.Phase == c.Phase || c.Replaces != "" && now.Replaces != c.Replaces {
 		return false, nil
 	}
-	m.epoch.journal.say(slog.LevelInfo, "the change of a replica is complete",
+	m.epoch.reports.journal.say(slog.LevelInfo, "the change of a replica is complete",
 		slog.String("event", "member_settled"), slog.String("member", c.ID), slog.String("phase", c.Phase.String()))
 	return true, nil
 }

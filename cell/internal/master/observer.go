@@ -1,10 +1,8 @@
 package master
 
 import (
-	"log/slog"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/steps"
@@ -45,7 +43,7 @@ type observer struct {
 func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestID, results []raftfsm.Result, err error) {
 	mu := o.epoch.mu.hold()
 	defer mu.end()
-	o.epoch.metrics.Proposed(len(commands), err)
+	o.epoch.reports.metrics.Proposed(len(commands), err)
 	for i, c := range commands {
 		if err != nil {
 			o.unproposed(c, inDoubt(err))
@@ -67,8 +65,8 @@ func (o *observer) observeOne(mu hold, c raftfsm.Command, r raftfsm.Result) {
 		o.sessionEnded(mu, end)
 	}
 	// Losses are logged before the next grant (3) overwrites how long the locks were held.
-	//mutant: defer o.locks.noteLeft(mu, r.Left, o.asked) //by TestLogOfLocks of ./cell
-	o.locks.noteLeft(mu, r.Left, o.asked)
+	//mutant: defer o.locksLeft(mu, r.Left) //by TestLogOfLocks of ./cell
+	o.locksLeft(mu, r.Left)
 	// 2. The command's own session or handle. A handle closes before claims are answered (3): its waiters are
 	// refused, and not offered its locks.
 	o.madeOrClosed(mu, c, r)
@@ -109,8 +107,8 @@ func (o *observer) madeOrClosed(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	case c.CreateSession != nil && o.tables.boxes.byID[r.Session] == nil:
 		now := o.epoch.clock()
 		o.tables.leases.Start(r.Session, c.CreateSession.Lease, now)
-		o.tables.boxes.add(r.Session, c.CreateSession.Principal, o.tables.usages.begin(now, true))
-		o.noteOpened(r.Session, c.CreateSession)
+		o.tables.boxes.add(r.Session, c.CreateSession.Principal)
+		o.epoch.reports.sessionOpened(r.Session, c.CreateSession, now)
 	case r.Restored:
 		o.restored(mu, c.Restore)
 	case r.GaveUp:
@@ -131,12 +129,16 @@ func (o *observer) claimsAnswered(mu hold, r raftfsm.Result) {
 		if claim.Pending {
 			continue
 		}
-		o.locks.recordGrant(mu, claim, o.asked)
-		if w := o.tables.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
+		key, ok := waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer.Code() == api.OK
+		if ok {
+			o.epoch.reports.lockGranted(claim, o.tables.handles.find(claim.Owner), o.tables.queues.get(key), o.asked)
+			o.events.tellAcquired(mu, claim)
+		}
+		if w := o.tables.queues.get(key); w != nil {
 			w.entry = o.epoch.proposer.entries.last
 		}
-		o.tables.queues.answerWaiter(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
-		if one := o.tables.handles.find(claim.Owner); one != nil && one.wantsConflicts() && claim.Answer.Code() == api.OK && !claim.Again {
+		o.tables.queues.answerWaiter(key, claim.Answer)
+		if one := o.tables.handles.find(claim.Owner); one != nil && one.wantsConflicts() && ok && !claim.Again {
 			one.told = false
 			if granted != claim.Answer.Lock {
 				o.events.tellConflicts(mu, granted, nil)
@@ -156,7 +158,14 @@ func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
 		o.offers.offerLock(w.lock.Name)
 	}
 	if r.Code() == api.Cancelled { // it may be an Open without an entry
-		o.tables.handles.close(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
+		o.files.closeHandle(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
+	}
+}
+
+func (o *observer) locksLeft(mu hold, left []namespace.Left) {
+	for _, one := range left {
+		o.epoch.reports.lockLeft(one, o.asked)
+		mu.pause(1)
 	}
 }
 
@@ -166,7 +175,7 @@ func (o *observer) locksDelayed(mu hold, r raftfsm.Result) {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
 			//mutant: o.tables.delays.start(name, d.ID, 0, o.epoch.clock()) //by TestLockPassesOnAfterLeaseAndDelay of ./cell
 			o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())
-			o.noteDelay(name, d.For)
+			o.epoch.reports.lockDelayed(name, d)
 			mu.pause(1)
 		}
 	}
@@ -197,9 +206,7 @@ func (o *observer) countWrites(mu hold, c raftfsm.Command, r raftfsm.Result) {
 		if o.before != nil {
 			was, _ = o.before.Tree.Get(name)
 		}
-		if box := o.tables.boxes.byID[by.Session]; box != nil {
-			box.usage.wrote(name, was, contents)
-		}
+		o.epoch.reports.usages.ofSession[by.Session].wrote(name, was, contents)
 		mu.pause(1)
 	}
 	if w := c.SetContents; w != nil {
@@ -217,7 +224,7 @@ func (o *observer) countWrites(mu hold, c raftfsm.Command, r raftfsm.Result) {
 // takenAway tells sessions that they lose locks or end.
 func (o *observer) takenAway(mu hold, r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
-		o.revocations.noteRevocation(revocation, o.asked)
+		o.epoch.reports.lockRevoked(revocation, o.asked)
 		o.revocations.tellHolders(mu, revocation)
 	}
 	for _, id := range r.Terminating {
@@ -242,7 +249,6 @@ func (o *observer) sessionEnded(mu hold, end raftfsm.Ended) {
 	o.tables.leases.Remove(end.Session)
 	o.revocations.dropSession(end.Session)
 	if box := o.tables.boxes.byID[end.Session]; box != nil {
-		o.tables.usages.sessionEnded(end.Principal, box.usage, end.Reason, o.epoch.clock())
 		box.discard()
 		delete(o.tables.boxes.byID, end.Session)
 		mu.pause(o.tables.recalls.acknowledge(box, math.MaxUint64))
@@ -258,8 +264,7 @@ func (o *observer) sessionEnded(mu hold, end raftfsm.Ended) {
 		o.tables.queues.failWaiter(w.key(), gone)
 		mu.pause(o.tables.queues.stepsOf(w.lock.Name))
 	}
-	o.epoch.metrics.SessionEnded(end.Reason, o.tables.leases.CountUnheard())
-	o.noteEnded(end)
+	o.epoch.reports.sessionEnded(end, o.tables.leases.CountUnheard())
 }
 
 // inDoubt reports whether an entry with that error may still be committed.
@@ -294,34 +299,5 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 		o.tables.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, o.epoch.clock())
 	case c.Evict != nil:
 		o.tables.outbox.putEviction(*c.Evict)
-	}
-}
-
-func (o *observer) noteDelay(name api.Name, delay time.Duration) {
-	if o.epoch.journal.admits(lockDelayed, slog.LevelInfo) {
-		o.epoch.journal.note(lockDelayed, slog.LevelInfo, "lock delayed: its holder failed",
-			slog.String("path", o.epoch.path(name)), slog.Duration("lock_delay", delay))
-	}
-}
-
-// noteOpened logs the begin of a session. Most clients open one for each command, so it is for debugging.
-func (o *observer) noteOpened(id api.SessionID, c *raftfsm.CreateSession) {
-	if o.epoch.journal.admits(sessionOpened, slog.LevelDebug) {
-		o.epoch.journal.note(sessionOpened, slog.LevelDebug, "session opened",
-			slog.String("session", id.String()), slog.String("principal", c.Principal), slog.String("host", c.Host), slog.Int("pid", c.PID),
-			slog.Duration("lease", c.Lease))
-	}
-}
-
-// noteEnded logs the end of a session. Most are closed by their clients.
-func (o *observer) noteEnded(end raftfsm.Ended) {
-	level := slog.LevelInfo
-	if end.Reason == api.ByClose {
-		level = slog.LevelDebug
-	}
-	if o.epoch.journal.admits(sessionEnded, level) {
-		o.epoch.journal.note(sessionEnded, level, "session ended",
-			slog.String("session", end.Session.String()), slog.String("reason", end.Reason.String()),
-			slog.String("principal", end.Principal), slog.String("host", end.Host), slog.Int("pid", end.PID))
 	}
 }

@@ -156,7 +156,7 @@ func (r *remover) proposeRemoval(batch []*removal) {
 	nodes := make([]namespace.Ref, len(batch))
 	for i, one := range batch {
 		nodes[i] = one.node
-		r.epoch.metrics.ChangeWaited(r.epoch.clock().Sub(one.began))
+		r.epoch.reports.metrics.ChangeWaited(r.epoch.clock().Sub(one.began))
 	}
 	_, err := r.epoch.commit(r.epoch.ctx, raftfsm.Command{Remove: &raftfsm.Remove{Nodes: nodes}}, func() {
 		for _, one := range batch {
@@ -210,7 +210,7 @@ func (r *remover) reportSlowRemovals() {
 	}
 	mu.end()
 	if len(names) > 0 {
-		r.epoch.journal.say(slog.LevelWarn, "ephemeral nodes are not removed yet, for clients do not drop what they have cached",
+		r.epoch.reports.journal.say(slog.LevelWarn, "ephemeral nodes are not removed yet, for clients do not drop what they have cached",
 			slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", r.epoch.path(names[0])), slog.String("clients", r.coherence.laggards(some)))
 	}
 }

@@ -95,7 +95,7 @@ func (o *observer) restoreGivenUp(c *raftfsm.Restore) {
 	default:
 		id, why = c.Of, "no step came for "+restoreIdle.String()
 	}
-	o.epoch.journal.say(slog.LevelWarn, "a restore was given up: the cell has what it had",
+	o.epoch.reports.journal.say(slog.LevelWarn, "a restore was given up: the cell has what it had",
 		slog.String("event", "restore_given_up"), slog.String("session", id.String()), slog.String("reason", why))
 }
 
@@ -111,7 +111,7 @@ func (o *observer) restored(mu hold, c *raftfsm.Restore) {
 	if of.Source.Recovered != "" {
 		what = "the cell was restored from what was left at one replica of a cell without a majority: changes that only the others had are lost"
 	}
-	o.epoch.journal.say(slog.LevelWarn, what,
+	o.epoch.reports.journal.say(slog.LevelWarn, what,
 		slog.String("event", "cell_restored"), slog.String("session", id.String()), slog.Uint64("counter", of.Counter), slog.Uint64("index", of.Source.Index),
 		slog.Int64("taken_unix", of.Source.TakenUnix), slog.String("recovered_from", of.Source.Recovered))
 }

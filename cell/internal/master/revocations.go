@@ -1,10 +1,7 @@
 package master
 
 import (
-	"log/slog"
-
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -137,7 +134,7 @@ func (r *revocations) stopLease(mu hold, id api.SessionID, why string) {
 		r.queues.failWaiter(w.key(), w.abandoned(r.epoch.sessionEnded(id)))
 		mu.pause(r.queues.stepsOf(w.lock.Name))
 	}
-	r.noteEnding(id, box.principal, why)
+	r.epoch.reports.sessionEnding(id, box.principal, why)
 }
 
 // actOnAcknowledgement takes the locks whose loss a session has acknowledged, or ends the session.
@@ -194,28 +191,12 @@ func (r *revocations) resumeRevocations(mu hold, state *raftfsm.State) {
 		for _, h := range node.Holders {
 			lost.Holders = append(lost.Holders, h.Owner)
 		}
-		r.noteRevocation(lost, 0)
+		r.epoch.reports.lockRevoked(lost, 0)
 		r.tellHolders(mu, lost)
 	}
 	for s := range state.Sessions.All() {
 		if s.Terminating != nil {
 			r.terminateSession(mu, s.ID)
 		}
-	}
-}
-
-func (r *revocations) noteRevocation(lost namespace.Revocation, asked steps.RequestID) {
-	if r.epoch.journal.admits(lockRevoked, slog.LevelInfo) {
-		r.epoch.journal.noteAsked(asked, lockRevoked, "lock revoked",
-			slog.String("path", r.epoch.path(lost.Lock.Name)), slog.Uint64("token", uint64(lost.Generation)),
-			slog.String("reason", lost.By.Break()), slog.Int("holders", len(lost.Holders)))
-	}
-}
-
-// noteEnding logs that the lease of a session has stopped.
-func (r *revocations) noteEnding(id api.SessionID, principal, why string) {
-	if r.epoch.journal.admits(sessionEnding, slog.LevelInfo) {
-		r.epoch.journal.note(sessionEnding, slog.LevelInfo, "session is being ended",
-			slog.String("session", id.String()), slog.String("principal", principal), slog.String("reason", why))
 	}
 }

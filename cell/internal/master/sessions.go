@@ -45,7 +45,7 @@ func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.Ses
 	if !ok {
 		return 0, Grant{}, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
 	}
-	s.epoch.metrics.SessionBegun()
+	s.epoch.reports.metrics.SessionBegun()
 	if box := s.boxes.byID[result.Session]; box != nil {
 		box.grant = number
 	}

@@ -39,7 +39,7 @@ func (t *timekeeper) clockLoop(ctx context.Context) {
 		}
 		now, forgiven := t.pauses.take()
 		if forgiven > 0 {
-			t.epoch.journal.say(slog.LevelWarn, "the replica was stopped, or starved of processor time: every lease is extended",
+			t.epoch.reports.journal.say(slog.LevelWarn, "the replica was stopped, or starved of processor time: every lease is extended",
 				slog.String("event", "process_paused"), slog.Duration("extended", forgiven))
 		}
 		timer.Reset(t.tick(now, forgiven))
@@ -110,7 +110,7 @@ func (t *timekeeper) affordable(mu hold, ends []raftfsm.End) int {
 func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Duration {
 	mu := t.epoch.mu.hold()
 	defer mu.end()
-	t.tables.usages.advance(now)
+	t.epoch.reports.usages.advance(now)
 	expired := t.tables.leases.Tick(now, forgiven, maxExpiries)
 	ending, more := t.tables.outbox.takeEnds()
 	ending = append(ending, t.revocations.takeDue(now)...)

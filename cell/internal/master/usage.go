@@ -135,6 +135,7 @@ func (u *usage) dropped(name api.Name, used bool) {
 type usages struct {
 	began       session.Instant // of the epoch
 	window      uint32          // windows that have ended
+	ofSession   map[api.SessionID]*usage
 	ofPrincipal *simplelru.LRU[string, *usage]
 	unread      unreadSequencers
 }
@@ -147,7 +148,7 @@ func newUsages() *usages {
 	if err != nil {
 		panic(err) // a size below 1
 	}
-	return &usages{ofPrincipal: list}
+	return &usages{ofSession: map[api.SessionID]*usage{}, ofPrincipal: list}
 }
 
 // begin returns the usage of a session that was created now, or inherited.

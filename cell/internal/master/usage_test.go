@@ -203,15 +203,12 @@ func TestSessionsThatEndSoon(t *testing.T) {
 func TestUnfencedTurns(t *testing.T) {
 	end := func(next holdTime, mode api.LockMode, say func(*unreadSequencers)) *usage {
 		c := newTestUsage()
-		l := &Locks{
-			epoch:     &epoch{clock: func() session.Instant { return instant(time.Second) }, journal: newJournal(slog.New(slog.DiscardHandler))},
-			holdTimes: newHoldTimes(func(api.Name, time.Duration) {}), boxes: &mailboxes{byID: map[api.SessionID]*mailbox{1: {usage: c}}}, usages: c.all,
-		}
-		l.holdTimes.beginHold("/x", next, instant(0))
+		r := newReports(&epoch{clock: func() session.Instant { return instant(time.Second) }}, uncounted{}, slog.New(slog.DiscardHandler))
+		r.usages = c.all
+		r.usages.ofSession[1] = c
+		r.holdTimes.beginHold("/x", next, instant(0))
 		say(&c.all.unread)
-		mu := l.epoch.mu.hold()
-		defer mu.end()
-		l.noteLeft(mu, []namespace.Left{{Lock: namespace.Ref{Name: "/x"}, Holding: &api.Holding{Session: 1, Generation: 7, Mode: mode, End: api.ByClose}}}, 0)
+		r.lockLeft(namespace.Left{Lock: namespace.Ref{Name: "/x"}, Holding: &api.Holding{Session: 1, Generation: 7, Mode: mode, End: api.ByClose}}, 0)
 		return c
 	}
 	unread := func(u *unreadSequencers) { u.note(7, true) }
@@ -247,7 +244,7 @@ func TestOnlyTheHolderSaysWhetherItHasReadItsSequencer(t *testing.T) {
 			unread bool
 			want   bool
 		}{{theirs, true, false}, {held, true, true}, {theirs, false, true}, {held, false, false}} {
-			if m.Locks.NoteReading(c.who, g, c.unread); m.tables.usages.unread.has(g) != c.want {
+			if m.Locks.NoteReading(c.who, g, c.unread); m.epoch.reports.usages.unread.has(g) != c.want {
 				t.Errorf("session %v says unread: %t; what counts is the contrary", c.who.Owner.Session, c.unread)
 			}
 		}
@@ -271,9 +268,9 @@ func TestHandleLeak(t *testing.T) {
 		{"more than half of the limit, of their own", 5001, 5001, 64, 0, true},
 	} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-			m.epoch.mu.Lock()
-			defer m.epoch.mu.Unlock()
-			by := m.tables.usages.begin(m.epoch.clock(), true)
+			mu := m.epoch.mu.hold()
+			defer mu.end()
+			by := m.epoch.reports.usages.begin(m.epoch.clock(), true)
 			for i := range c.handles {
 				h := Handle{Owner: namespace.Owner{Session: 1, Handle: api.HandleID(i + 1)}, Node: namespace.Ref{Name: api.Name(fmt.Sprint("/", i%c.nodes)), Instance: 1}}
 				m.tables.handles.bind(m.tables.handles.enter(h, "p"), h.Node)
@@ -285,7 +282,7 @@ func TestHandleLeak(t *testing.T) {
 				by.count(countCloses, "")
 			}
 			m.lost.Add(int64(misuse.MinTime))
-			if found := findLeak(m.Inspector, 1, by, m.epoch.clock()); (found != nil) != c.want {
+			if found := findLeak(mu, m.Inspector, 1, by, m.epoch.clock()); (found != nil) != c.want {
 				t.Errorf("%s: found %+v", c.name, found)
 			}
 		})
@@ -297,9 +294,9 @@ func TestLintIsBounded(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.epoch.mu.Lock()
 		for i := range api.MaxListed + 50 {
-			m.tables.boxes.add(api.SessionID(i+1), "p", m.tables.usages.begin(m.epoch.clock(), true))
+			m.epoch.reports.sessionInherited(api.SessionID(i+1), m.epoch.clock())
 			for range 60 + i {
-				m.tables.boxes.byID[api.SessionID(i+1)].usage.count(misuse.Polling, "/x")
+				m.epoch.reports.usages.ofSession[api.SessionID(i+1)].count(misuse.Polling, "/x")
 			}
 		}
 		m.epoch.mu.Unlock()

@@ -2,7 +2,6 @@ package master
 
 import (
 	"iter"
-	"log/slog"
 	"maps"
 	"time"
 
@@ -205,7 +204,7 @@ func (g *waitGraph) refuse(cycle []wait) {
 		r.Cycle = append(r.Cycle, step)
 	}
 	w.refusal = r
-	g.noteDeadlock(w, len(cycle))
+	g.epoch.reports.deadlock(w, len(cycle))
 	g.offers.askLog(w)
 }
 
@@ -239,12 +238,4 @@ func checkDetection(state *raftfsm.State) error {
 		return raftfsm.NeedsLevel(raftfsm.DeadlockLevel, state.Level)
 	}
 	return nil
-}
-
-func (g *waitGraph) noteDeadlock(w *waiter, steps int) {
-	if g.epoch.journal.admits(lockDeadlock, slog.LevelInfo) {
-		g.epoch.journal.noteAsked(w.request, lockDeadlock, "a request for a lock waits for itself: it is refused",
-			slog.String("path", g.epoch.path(w.lock.Name)), slog.String("session", w.claim.Mutation.Session.String()),
-			slog.String("principal", w.who), slog.Int("steps", steps))
-	}
 }
