@@ -106,8 +106,8 @@ func (w *crowd) checkPlaces() {
 			if !there || w1.lock != node.Ref() {
 				w.t.Errorf("a waiter for %v, which is gone: %+v", w1.lock, w1)
 			}
-			if w1.absent || m.tables.queues.isClosing(w1.owner()) || w1.offered {
-				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.absent, m.tables.queues.isClosing(w1.owner()), w1.offered, w1)
+			if w1.isAbsent() || m.tables.queues.isClosing(w1.owner()) || w1.offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.isAbsent(), m.tables.queues.isClosing(w1.owner()), w1.offered, w1)
 			}
 		}
 		if !there {

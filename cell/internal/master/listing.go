@@ -263,7 +263,7 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) api.LockInfo 
 				info.MoreWaiters = len(in.tables.queues.byName[name]) - len(first)
 				break
 			}
-			first = append(first, waiter{claim: w.claim, since: w.since, absent: w.absent})
+			first = append(first, waiter{claim: w.claim, since: w.since, streams: w.streams})
 			info.Waiters = append(info.Waiters, api.Waiter{Estimate: in.locks.estimateWait(name, len(info.Holders) > 0, ahead)})
 		}
 	}()
@@ -271,7 +271,7 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) api.LockInfo 
 		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason, DeclaredOwner: w.claim.DeclaredOwner}
 		one := &info.Waiters[i]
 		one.Holder, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.claim.Mode
-		one.Waiting, one.Absent = now.Sub(w.since), w.absent
+		one.Waiting, one.Absent = now.Sub(w.since), w.isAbsent()
 	}
 	return info
 }

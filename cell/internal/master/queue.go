@@ -20,14 +20,13 @@ type waiter struct {
 	who     string // its principal
 	ticket  Ticket
 	since   session.Instant // by the client's count, if it waited before a fail-over
-	absent  bool            // without a stream: its place is kept, and skipped (decision 8)
 	offered bool            // a command that may grant it is on its way
 	doubt   bool            // such a command had no answer, and may be in the log
 	size    int             // bytes of its claim in the log
 	detects bool            // wants an answer if it waits for itself; see waitGraph
 	quiet   bool            // no holder's program learns that it waits
 	told    bool            // holders were told while it waited; see tellConflicts
-	streams int             // of copies of its request; its client may hear any of them
+	streams int             // of copies of its request; its client may hear any of them; see isAbsent
 
 	done   chan struct{}  // closed when it has left the queue
 	answer raftfsm.Answer // once done is closed, if err is nil
@@ -59,6 +58,9 @@ func (w *waiter) abandoned(err error) error {
 func (w *waiter) key() waiterKey {
 	return waiterKey{session: w.claim.Mutation.Session, number: w.claim.Mutation.Number}
 }
+
+// isAbsent reports whether a waiter has no stream: its place is kept, and skipped (decision 8).
+func (w *waiter) isAbsent() bool { return w.streams == 0 }
 
 func (w *waiter) owner() namespace.Owner {
 	return namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}
@@ -100,9 +102,9 @@ func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][ke
 // have twice the places.
 func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
 	if kept := q.get(w.key()); kept != nil {
-		if kept.absent { // a new holder was not told
+		if kept.isAbsent() { // a new holder was not told
 			kept.told = false
-			q.back(kept)
+			q.absent.Drop(kept)
 		}
 		kept.streams++
 		return kept, nil
@@ -180,7 +182,7 @@ func (q *queues) removeWaiter(key waiterKey) *waiter {
 		}
 	}
 	delete(q.outbox.requests, w)
-	q.back(w)
+	q.absent.Drop(w)
 	q.used.add(w.who, -1)
 	line, at := q.byName[w.lock.Name], q.at(w)
 	if line = slices.Delete(line, at, at+1); len(line) == 0 {
@@ -214,17 +216,8 @@ func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 
 // detach ends a stream of a waiter. After the last one, its place is kept until keep.
 func (q *queues) detach(w *waiter, keep session.Instant) {
-	if w.streams--; w.streams <= 0 && q.get(w.key()) == w {
-		w.absent = true
+	if w.streams = max(w.streams-1, 0); w.isAbsent() && q.get(w.key()) == w {
 		q.absent.Put(w, keep)
-	}
-}
-
-// back ends the absence of a waiter that has returned or left, if it was absent.
-func (q *queues) back(w *waiter) {
-	if w.absent {
-		w.absent = false
-		q.absent.Drop(w)
 	}
 }
 
@@ -311,7 +304,7 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 }
 
 func (q *queues) isSkipped(w *waiter) bool {
-	return w.absent || w.refusal != nil || q.isClosing(w.owner())
+	return w.isAbsent() || w.refusal != nil || q.isClosing(w.owner())
 }
 
 // isClosing reports whether a Close of a handle is on its way. Its waiters get no offer then.

@@ -117,7 +117,7 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 		}
 	}
 	got := twin.where(func(w *waiter) bool { _, absent := q.absent.At(w); return absent })
-	if want := twin.where(func(w *waiter) bool { return w.absent }); !slices.Equal(got, want) || len(got) != q.absent.Len() {
+	if want := twin.where(func(w *waiter) bool { return w.isAbsent() }); !slices.Equal(got, want) || len(got) != q.absent.Len() {
 		t.Errorf("%v are absent, want %v", got, want)
 	}
 }
