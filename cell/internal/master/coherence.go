@@ -1,7 +1,6 @@
 package master
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,8 +22,7 @@ import (
 // will be.
 func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
 	if co.epoch.isAnswered(by) {
-		result, err := co.epoch.commit(ctx, c, after)
-		return result, cmp.Or(err, result.Answer.Err())
+		return co.epoch.propose(ctx, c, after)
 	}
 	if result, refused, err := co.refusedAnyway(ctx, by, c, after, names); refused {
 		return result, err
@@ -56,9 +54,8 @@ func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raf
 	if full := co.checkRoom(by.Session, c); full != nil {
 		return co.epoch.refuseAs(ctx, by, full, done)
 	}
-	//mutant: co.endChange(ch); result, err := co.epoch.commit(ctx, c, after)
-	result, err := co.epoch.commit(ctx, c, done)
-	return result, cmp.Or(err, result.Answer.Err())
+	//mutant: co.endChange(ch); return co.epoch.propose(ctx, c, after)
+	return co.epoch.propose(ctx, c, done)
 }
 
 // refusedAnyway refuses a change that would wait, if the state already rules it out: it disturbs no session,

@@ -64,8 +64,8 @@ func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (ra
 }
 
 // propose is commit, with an error of the answer as its error.
-func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
-	result, err := e.commit(ctx, c, nil)
+func (e *epoch) propose(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
+	result, err := e.commit(ctx, c, after)
 	return result, cmp.Or(err, result.Answer.Err())
 }
 

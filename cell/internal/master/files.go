@@ -196,8 +196,7 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	var result raftfsm.Result
 	var err error
 	if r.Create.Create == api.MustExist {
-		result, err = f.epoch.commit(ctx, c, done)
-		err = cmp.Or(err, result.Answer.Err())
+		result, err = f.epoch.propose(ctx, c, done)
 	} else {
 		result, err = f.coherence.applyChange(ctx, r.Mutation, c, done, namesTouched(r.Create.Name)...)
 	}

@@ -183,7 +183,7 @@ func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
 
 // RaiseLevel raises the cell's feature level. The caller has checked that every replica knows it.
 func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
-	_, err := m.epoch.propose(ctx, raftfsm.Command{RaiseLevel: &c})
+	_, err := m.epoch.propose(ctx, raftfsm.Command{RaiseLevel: &c}, nil)
 	if err == nil {
 		m.epoch.reports.journal.say(slog.LevelInfo, "feature level raised", slog.String("event", "level_raised"), slog.Int("feature_level", c.To))
 	}
@@ -192,7 +192,7 @@ func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 
 // ChangeMembers decides on a change of the replicas; the replica carries it out.
 func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) error {
-	_, err := m.epoch.propose(ctx, raftfsm.Command{ChangeMembers: &c})
+	_, err := m.epoch.propose(ctx, raftfsm.Command{ChangeMembers: &c}, nil)
 	if err == nil {
 		attrs := []slog.Attr{slog.String("event", "members_change")}
 		if c.Add != nil {
@@ -216,7 +216,7 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 // SettleMember records that a replica has joined or left, or a spare has replaced one. It reports whether
 // that holds: a command that comes too late, after another change, has no effect.
 func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) (settled bool, err error) {
-	if _, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c}); err != nil {
+	if _, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c}, nil); err != nil {
 		return false, err
 	}
 	now, ok := m.epoch.state().Roster.Find(c.ID)
@@ -230,6 +230,6 @@ func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) (sett
 
 // SetQuota changes the quota of a principal or of a directory.
 func (m *Master) SetQuota(ctx context.Context, c raftfsm.SetQuota) error {
-	_, err := m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c})
+	_, err := m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c}, nil)
 	return err
 }

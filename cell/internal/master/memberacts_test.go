@@ -375,7 +375,7 @@ func (c *member) setQuota() {
 	}
 	principal := c.w.principal()
 	c.ask("set the quota of "+principal, 0, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
-		return m.epoch.propose(ctx, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: by, Principal: principal, Quota: quota}})
+		return m.epoch.propose(ctx, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: by, Principal: principal, Quota: quota}}, nil)
 	}, nil)
 }
 

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -48,8 +47,7 @@ func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because err
 
 // refuseAs is refuseThen for a refusal about the request itself.
 func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
-	result, err := e.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
-	return result, cmp.Or(err, result.Answer.Err())
+	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
 }
 
 // sessionEnded returns the error for a session that is not served. It is SessionExpired only if the log says

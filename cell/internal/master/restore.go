@@ -20,10 +20,10 @@ func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (restored bool,
 		return false, state.Sessions.Len() - 1, nil
 	}
 	if full := m.coherence.checkRestore(c); full != nil && !m.epoch.isAnswered(c.Mutation) {
-		_, err := m.epoch.refuseAs(ctx, c.Mutation, full, func() {})
+		_, err := m.epoch.refuseAs(ctx, c.Mutation, full, nil)
 		return false, 0, err
 	}
-	_, err = m.epoch.propose(ctx, raftfsm.Command{Restore: &c})
+	_, err = m.epoch.propose(ctx, raftfsm.Command{Restore: &c}, nil)
 	if err == nil {
 		m.timekeeper.restoreStepped()
 	}
@@ -44,7 +44,7 @@ func (m *Master) GiveUpRestore(ctx context.Context, principal string, of api.Ses
 	if by == 0 || by != of {
 		return api.Errorf(api.NotFound, "no backup is being restored; see chubbyctl cell status")
 	}
-	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by, Operator: principal}})
+	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by, Operator: principal}}, nil)
 	return err
 }
 

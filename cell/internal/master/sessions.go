@@ -35,7 +35,7 @@ type Sessions struct {
 func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
 	receipt := s.epoch.clock()
 	c.CacheLease = c.CacheLease && c.MayCache && s.epoch.state().Level >= raftfsm.CacheLeaseLevel
-	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c})
+	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c}, nil)
 	if err != nil {
 		return 0, Grant{}, err
 	}
@@ -120,7 +120,7 @@ func (s *Sessions) Expire(ctx context.Context, id api.SessionID) error {
 // Terminate ends another client's session. Its locks are free once its client has acknowledged the end, or
 // its lease and the lock-delays have expired.
 func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
-	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c})
+	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c}, nil)
 	return err
 }
 

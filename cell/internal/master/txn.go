@@ -1,7 +1,6 @@
 package master
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/chubbylock/chubby/api"
@@ -23,8 +22,7 @@ func (f *Files) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, err
 		return raftfsm.Result{Answer: raftfsm.Answer{Refusal: &refusal.Refusal{Step: step}}}, fault
 	}
 	if len(c.Operations) == 0 { // it changes nothing that clients cache
-		result, err := f.epoch.commit(ctx, command, func() {})
-		return result, cmp.Or(err, result.Answer.Err())
+		return f.epoch.propose(ctx, command, nil)
 	}
 	askBack(ctx, f.events, command)
 	names := make([]api.Name, len(c.Operations))
