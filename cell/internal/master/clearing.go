@@ -15,14 +15,13 @@ import (
 //
 // After a takeover every change waits for a clearing without a name.
 type clearing struct {
-	name     api.Name
-	by       api.SessionID          // only its changes wait, and it dropped the name before; 0 if there are others
-	since    session.Instant        // when the first of its sessions was told
-	changes  int                    // that wait for it
-	removals []*removal             // to look at again when it has ended
-	left     map[api.SessionID]bool // after a takeover: sessions without an acknowledgement
-	done     chan struct{}          // closed at the end
-	ended    func()                 // called then, with epoch.mu held; may be nil
+	name    api.Name
+	by      api.SessionID          // only its changes wait, and it dropped the name before; 0 if there are others
+	since   session.Instant        // when the first of its sessions was told
+	changes int                    // that wait for it
+	left    map[api.SessionID]bool // after a takeover: sessions without an acknowledgement
+	done    chan struct{}          // closed at the end
+	ended   []func()               // called then, with epoch.mu held
 }
 
 func (cl *clearing) isDone() bool {
@@ -59,14 +58,11 @@ func (c *copyset) cachedBeside(by api.SessionID, name api.Name) bool {
 
 func (c *copyset) finish(cl *clearing) {
 	close(cl.done)
-	if cl.ended != nil {
-		cl.ended()
-	}
 	c.lapses.Drop(cl)
-	if len(cl.removals) > 0 {
-		c.cleared(cl.removals)
-		cl.removals = nil
+	for _, ended := range cl.ended {
+		ended()
 	}
+	cl.ended = nil
 }
 
 // flushed records that a session has acknowledged the takeover, or ended.
@@ -232,7 +228,7 @@ func (co *coherence) endChange(ch *change) {
 // changes wait for it (decision 12). epoch.mu is held.
 func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
-	flush.ended = func() { co.epoch.reports.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }
+	flush.ended = []func(){func() { co.epoch.reports.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }}
 	for s := range co.epoch.state().Sessions.All() {
 		if s.MayCache {
 			flush.left[s.ID] = true

@@ -32,7 +32,6 @@ type copyset struct {
 	lapses   session.Timetable[*clearing]               // ends of the cache leases that clearings wait for
 
 	clearings map[api.Name]*clearing // those that changes wait for
-	cleared   func([]*removal)       // called with the removals of an ended clearing
 }
 
 // cachedCopy is what a session may have of a name.

@@ -77,7 +77,6 @@ func New(ctx context.Context, cfg Config) *Master {
 	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient, maxWeight: cfg.MaxWeight}
 	graph := &waitGraph{epoch: e, queues: t.queues, offers: out, known: t.handles.find}
 	gone := newRemover(e, t.queues, coherent)
-	t.copyset.cleared = gone.cleared
 	sessions := &Sessions{
 		epoch: e, leases: t.leases, boxes: t.boxes, copyset: t.copyset, recalls: t.recalls, outbox: t.outbox, offers: out, revocations: lost,
 		raising: map[api.SessionID]bool{}, keepAlives: cfg.KeepAlives,

@@ -55,16 +55,15 @@ func (r *remover) add(nodes ...namespace.Ref) {
 	}
 }
 
-// cleared takes the removals whose clearing has ended.
-func (r *remover) cleared(removals []*removal) {
-	r.again = append(r.again, removals...)
-	r.wakeUp()
-}
-
 // awaitClearing makes a removal wait for its next clearing, or marks it as ready.
 func (r *remover) awaitClearing(one *removal) {
 	if cl := one.ch.nextClearing(); cl != nil {
-		cl.removals = append(cl.removals, one)
+		cl.ended = append(cl.ended, func() {
+			if len(r.again) == 0 { // a clearing may end very many waits
+				r.wakeUp()
+			}
+			r.again = append(r.again, one)
+		})
 		return
 	}
 	delete(r.waiting, one)
