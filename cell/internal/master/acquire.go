@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
 // Queued is the progress of a waiting request.
@@ -35,7 +36,7 @@ func (l *Locks) awaitGrant(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 		return l.refuseClaim(ctx, w.claim, err)
 	}
 	first, answer, err := l.awaitAnswer(ctx, w, offered, r.Queued)
-	w.tell(ctx, first, offered && first == nil, began, l.epoch.clock(), err)
+	tellCall(ctx, w, first, offered && first == nil, began, l.epoch.clock(), err)
 	return answer, err
 }
 
@@ -177,4 +178,44 @@ func (l *Locks) estimateWait(name api.Name, held bool, ahead int) time.Duration 
 func same(a, b *Queued) bool {
 	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && a.MoreHolders == b.MoreHolders && (a.Delayed > 0) == (b.Delayed > 0) &&
 		slices.EqualFunc(a.Holders, b.Holders, func(x, y api.Holder) bool { return x.Session == y.Session })
+}
+
+// tellCall tells the call of a request for a lock what it waited for. first is its first progress; straight: it
+// was offered at once. The call was slow if the answer took long after earlier waiters were done.
+func tellCall(ctx context.Context, w *waiter, first *Queued, straight bool, began, now session.Instant, err error) {
+	answered := false
+	select {
+	case <-w.done:
+		answered = w.entry != nil // valid, because done is closed
+	default:
+	}
+	granting, answering := began, time.Duration(0)
+	if answered && !straight {
+		granting = max(began, w.granting)
+	}
+	if answered {
+		answering = now.Sub(granting)
+	}
+	call := steps.Told(ctx, answering)
+	if call == nil {
+		return
+	}
+	queue := steps.Step{Kind: steps.Queue, From: began, To: now, Err: err, Mode: w.claim.Mode}
+	if first != nil {
+		queue.Place, queue.Waiting = first.Place, first.Waiting
+		for _, holder := range first.Holders {
+			queue.Holders = append(queue.Holders, holder.Session)
+		}
+	}
+	if !answered {
+		call.Step(queue)
+		return
+	}
+	if !straight {
+		queue.To, queue.Err = granting, nil
+		call.Step(queue)
+	}
+	for _, step := range w.entry.Steps(granting, now, err) {
+		call.Step(step)
+	}
 }

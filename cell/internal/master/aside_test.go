@@ -3,7 +3,6 @@ package master
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -115,23 +114,6 @@ func TestToldAside(t *testing.T) {
 	})
 }
 
-// What was told aside needs no acknowledgement before the lease is extended; a reply that was lost
-// is told again by the next call.
-func TestToldAsideIsExtended(t *testing.T) {
-	b := newTestMailbox()
-	b.post(&Event{Kind: api.EventChildAdded})
-	if told := b.takeAside(0); len(told) != 1 || !b.isAcknowledged() {
-		t.Fatalf("told of %d, acknowledged %v", len(told), b.isAcknowledged())
-	}
-	if told := b.takeEvents(1); len(told) != 0 || b.isAcknowledged() {
-		t.Errorf("answered with %d, acknowledged %v", len(told), b.isAcknowledged())
-	}
-	equal(t, len(b.takeEvents(0)), 1, "after a lost reply: %d")
-	if b.acknowledge(1, 1); !b.isAcknowledged() || len(b.after(0)) != 0 {
-		t.Error("acknowledged, and waits")
-	}
-}
-
 // What takes something away, or is waited for, ends the call, which then sends the rest.
 func TestNotToldAside(t *testing.T) {
 	for kind := api.EventContentsModified; kind <= api.EventLockVacant; kind++ {
@@ -149,28 +131,6 @@ func TestNotToldAside(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Events that were told aside are in the mailbox until they are acknowledged, so there are
-// bounds: of their number, of their bytes, and of all mail of a principal.
-func TestToldAsideIsBounded(t *testing.T) {
-	tells := func(b *mailbox, path string) (n int) {
-		for n < 10_000 {
-			b.post(&Event{Kind: api.EventContentsModified, Path: path})
-			if b.takeAside(uint64(n)) == nil {
-				break
-			}
-			n++
-		}
-		return n
-	}
-	equal(t, tells(newTestMailbox(), ""), maxToldAside, "tells of %d")
-	if n := tells(newTestMailbox(), strings.Repeat("p", 1000)); n == 0 || n > maxToldAsideBytes/1000 {
-		t.Errorf("tells of %d with long names", n)
-	}
-	crowded := newTestMailbox()
-	crowded.all.used.add("p", crowded.all.limit/8+1)
-	equal(t, tells(crowded, ""), 0, "tells of %d in a crowd")
 }
 
 // A call that has been replaced tells nothing, and takes nothing from the one in its place.

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -41,35 +42,10 @@ func (co *coherence) renewCache(id api.SessionID) time.Duration {
 	return api.CacheLease
 }
 
-// left returns the rest of a session's cache lease.
-func (c *copyset) left(id api.SessionID, now session.Instant) time.Duration {
-	if until, ok := c.until[id]; ok {
-		return max(until.Sub(now), 0)
-	}
-	return 0
-}
-
 // NeedsCacheLease reports whether a session may use its cache only under cache leases; true for an ended one.
 func (s *Sessions) NeedsCacheLease(id api.SessionID) bool {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	return !ok || record.CacheLease
-}
-
-// awaitLapse lets a clearing wait for a leased copy only until its lease expires: without the drop it is not
-// renewed.
-func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.Instant) {
-	if !one.leased {
-		return
-	}
-	left := max(until.Sub(now), 0)
-	//mutant: if left >= 0 {
-	if left == 0 {
-		c.release(one)
-		return
-	}
-	if at, ok := c.lapses.At(cl); !ok || at < now.Add(left) {
-		c.lapses.Put(cl, now.Add(left))
-	}
 }
 
 // maxLapses bounds the clearings of one tick.
@@ -116,4 +92,57 @@ func (co *coherence) endLapsedOf(mu hold, cl *clearing, now session.Instant) {
 func (co *coherence) nextLapse() (session.Instant, bool) {
 	_, at, ok := co.copyset.lapses.Next()
 	return at, ok
+}
+
+// invalidate tells a session once to drop a copy. epoch.mu is held.
+func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Instant) {
+	if one.sequence > 0 {
+		//mutant: co.copyset.forget(one); return
+		return
+	}
+	one.posted = now
+	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: co.epoch.path(one.name)})
+	co.copyset.order[one.session].Remove(one.place)
+	co.copyset.told[one.session] = append(co.copyset.told[one.session], one)
+	co.epoch.reports.metrics.Invalidated()
+}
+
+// registerReader enters a session about to read names, and reports whether it may keep all.
+func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
+	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.MayCache {
+		return false
+	}
+	co.epoch.mu.Lock()
+	defer co.epoch.mu.Unlock()
+	return co.enterReader(id, names...)
+}
+
+// enterReader is registerReader, with epoch.mu held.
+func (co *coherence) enterReader(id api.SessionID, names ...api.Name) bool {
+	s, ok := co.epoch.state().Sessions.Get(id)
+	if !ok || !s.MayCache || !co.leases.Alive(id) {
+		return false
+	}
+	all, now := true, co.epoch.clock()
+	if box := co.boxes.byID[id]; box != nil {
+		for _, one := range co.copyset.surplus(id, s.Principal) {
+			co.invalidate(box, one, now)
+		}
+	}
+	for _, name := range names {
+		all = co.copyset.register(id, s.Principal, name, s.CacheLease, now) && all
+	}
+	return all
+}
+
+// namesTouched returns the names that look different after a change: each node is in the listing of its
+// directory, which also counts children.
+func namesTouched(names ...api.Name) []api.Name {
+	var list []api.Name
+	for _, name := range names {
+		//mutant: list = append(list, name) //by TestCachesAreConsistent of ./cell
+		list = append(list, name, name.Parent())
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }

@@ -15,6 +15,19 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
+// coherence keeps clients' caches consistent (Chubby §2.7): a change takes effect when no cache has what it
+// changes.
+type coherence struct {
+	epoch       *epoch
+	copyset     *copyset
+	boxes       *mailboxes
+	leases      *session.Leases
+	revocations *revocations
+
+	maxWeight  int64         // of the tree (namespace.Counts.Weight), see checkRoom; 0: no bound
+	slowClient time.Duration // see Config.SlowClient
+}
+
 // applyChange is the only path of changes that clients can see (decision 21). It makes the names uncacheable,
 // and tells the sessions that may cache them. When each has acknowledged or ended, it proposes the change.
 // The observer posts its events; then the names are cacheable again, and the caller has its answer. A retry
@@ -200,3 +213,125 @@ func (co *coherence) cutOff(mu hold, ch *change, name api.Name, now session.Inst
 func (co *coherence) heldUp(name api.Name) string {
 	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }
+
+// beginChange makes names uncacheable and tells every session except by, which dropped them before it asked.
+// No session joins: the names are uncacheable from the first hold on.
+func (co *coherence) beginChange(mu hold, by api.SessionID, names []api.Name) *change {
+	ch := &change{names: names, since: co.epoch.clock()}
+	for _, name := range names {
+		co.copyset.changing[name]++
+	}
+	for _, name := range names {
+		if cl := co.clearName(mu, by, name); cl != nil {
+			ch.clearings, ch.since = append(ch.clearings, cl), min(ch.since, cl.since)
+		}
+	}
+	return ch
+}
+
+// clearName tells every session except by to drop a name, and returns the clearing, or nil.
+func (co *coherence) clearName(mu hold, by api.SessionID, name api.Name) *clearing {
+	c := co.copyset
+	if !c.cachedBeside(by, name) {
+		return nil
+	}
+	if cl := c.clearings[name]; cl != nil { // the others were told, or are being told
+		cl.changes++
+		if spared := cl.by; spared != by && spared != 0 {
+			//mutant: return cl
+			cl.by = 0
+			if one := c.copies[name][spared]; one != nil {
+				co.dropCopy(cl, one)
+			}
+		}
+		return cl
+	}
+	cl := &clearing{name: name, by: by, since: co.epoch.clock(), changes: 1, done: make(chan struct{})}
+	c.clearings[name] = cl
+	for id, one := range c.copies[name] {
+		if id != cl.by {
+			co.dropCopy(cl, one)
+		}
+		mu.pause(1)
+	}
+	return cl
+}
+
+// dropCopy tells a session once to drop a copy. epoch.mu is held.
+func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
+	box := co.boxes.byID[one.session]
+	if box == nil {
+		co.copyset.forget(one)
+		return
+	}
+	now, until := co.epoch.clock(), session.Instant(0)
+	if one.leased {
+		until = co.copyset.until[one.session]
+	}
+	if one.leased && one.sequence == 0 {
+		co.epoch.reports.usages.ofSession[one.session].dropped(one.name, until > one.entered)
+	}
+	co.invalidate(box, one, now)
+	cl.since = min(cl.since, one.posted)
+	co.copyset.awaitLapse(cl, one, until, now)
+}
+
+// mustWait reports whether a change waits for any session except by. epoch.mu is held.
+func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
+	if co.copyset.flush != nil && !co.copyset.flush.isDone() {
+		return true
+	}
+	for _, name := range names {
+		if co.copyset.cachedBeside(by, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// endChange makes names cacheable again, after a change or without it. It also ends clearings that no change
+// needs: some sessions may be silent for two leases, and others may cache the name anew.
+func (co *coherence) endChange(ch *change) {
+	co.epoch.mu.Lock()
+	defer co.epoch.mu.Unlock()
+	for _, cl := range ch.clearings {
+		if cl.changes--; cl.changes == 0 && co.copyset.clearings[cl.name] == cl {
+			delete(co.copyset.clearings, cl.name)
+			co.copyset.lapses.Drop(cl)
+		}
+	}
+	for _, name := range ch.names {
+		if co.copyset.changing[name]--; co.copyset.changing[name] == 0 {
+			delete(co.copyset.changing, name)
+		}
+	}
+}
+
+// beginFlush begins the clearing after a takeover. A session may have anything in its cache until it has
+// acknowledged the fail-over or ended (Chubby §2.9, step 6), or earlier cache leases have expired. Only
+// changes wait for it (decision 12). epoch.mu is held.
+func (co *coherence) beginFlush() {
+	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
+	flush.ended = []func(){func() { co.epoch.reports.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }}
+	for s := range co.epoch.state().Sessions.All() {
+		if s.MayCache {
+			flush.left[s.ID] = true
+		}
+	}
+	if len(flush.left) > 0 {
+		co.copyset.flush = flush
+		co.copyset.lapses.Put(flush, flush.since.Add(api.CacheLease))
+	}
+}
+
+// takeoverFlush returns what changes wait for after a takeover, or nil. epoch.mu is held.
+func (co *coherence) takeoverFlush() *change {
+	flush := co.copyset.flush
+	if flush == nil || flush.isDone() {
+		return nil
+	}
+	return &change{since: flush.since, clearings: []*clearing{flush}}
+}
+
+// slowChange is the wait for caches after which the master logs a change.
+const slowChange = time.Second

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -55,54 +54,6 @@ func (p *publisher) tellConflictsTo(h *openHandle, generation api.Generation, ne
 		}
 	}
 	h.told = true
-}
-
-// askers are requests that wait because a lock is held.
-type askers struct {
-	first   [2]*waiter // the first loud and first quiet one, or nil
-	unknown []*waiter  // those that holders do not know, in order
-}
-
-// asking returns the waiters that cannot get a lock held in that mode: they conflict, or stand behind one
-// that does. tried comes last; it may be nil. asking marks them as told.
-func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a askers) {
-	blocked := false
-	look := func(w *waiter) {
-		if blocked = blocked || w.claim.Mode.Conflicts(mode); !blocked {
-			return
-		}
-		//mutant: if true {
-		if !w.told {
-			w.told = true
-			a.unknown = append(a.unknown, w)
-		}
-		first := &a.first[0]
-		if w.quiet {
-			first = &a.first[1]
-		}
-		*first = cmp.Or(*first, w)
-	}
-	for _, w := range q.byName[lock.Name] {
-		if w.lock == lock && !q.isSkipped(w) {
-			look(w)
-		}
-	}
-	if tried != nil {
-		look(tried)
-	}
-	return a
-}
-
-func (one *openHandle) wantsConflicts() bool { return one.Events.Has(api.EventConflictingLock) }
-
-// hearsOf reports whether a holder gets the event for a waiter: not for its own request, and for a quiet one
-// only if it may keep the lock.
-func (one *openHandle) hearsOf(w *waiter) bool {
-	if w.offered && w.owner() == one.Owner {
-		return false
-	}
-	//mutant: return true
-	return !w.quiet || one.CachesLock
 }
 
 // maxRecall bounds how long a TryAcquire or a Delete waits for a kept lock.

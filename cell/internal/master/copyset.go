@@ -2,8 +2,6 @@ package master
 
 import (
 	"container/list"
-	"slices"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -196,70 +194,4 @@ func (c *copyset) drop(id api.SessionID, most int) (done bool) {
 	delete(c.until, id)
 	c.flushed(id)
 	return true
-}
-
-// invalidate tells a session once to drop a copy. epoch.mu is held.
-func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Instant) {
-	if one.sequence > 0 {
-		//mutant: co.copyset.forget(one); return
-		return
-	}
-	one.posted = now
-	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: co.epoch.path(one.name)})
-	co.copyset.order[one.session].Remove(one.place)
-	co.copyset.told[one.session] = append(co.copyset.told[one.session], one)
-	co.epoch.reports.metrics.Invalidated()
-}
-
-// registerReader enters a session about to read names, and reports whether it may keep all.
-func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
-	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.MayCache {
-		return false
-	}
-	co.epoch.mu.Lock()
-	defer co.epoch.mu.Unlock()
-	return co.enterReader(id, names...)
-}
-
-// enterReader is registerReader, with epoch.mu held.
-func (co *coherence) enterReader(id api.SessionID, names ...api.Name) bool {
-	s, ok := co.epoch.state().Sessions.Get(id)
-	if !ok || !s.MayCache || !co.leases.Alive(id) {
-		return false
-	}
-	all, now := true, co.epoch.clock()
-	if box := co.boxes.byID[id]; box != nil {
-		for _, one := range co.copyset.surplus(id, s.Principal) {
-			co.invalidate(box, one, now)
-		}
-	}
-	for _, name := range names {
-		all = co.copyset.register(id, s.Principal, name, s.CacheLease, now) && all
-	}
-	return all
-}
-
-// coherence keeps clients' caches consistent (Chubby §2.7): a change takes effect when no cache has what it
-// changes.
-type coherence struct {
-	epoch       *epoch
-	copyset     *copyset
-	boxes       *mailboxes
-	leases      *session.Leases
-	revocations *revocations
-
-	maxWeight  int64         // of the tree (namespace.Counts.Weight), see checkRoom; 0: no bound
-	slowClient time.Duration // see Config.SlowClient
-}
-
-// namesTouched returns the names that look different after a change: each node is in the listing of its
-// directory, which also counts children.
-func namesTouched(names ...api.Name) []api.Name {
-	var list []api.Name
-	for _, name := range names {
-		//mutant: list = append(list, name) //by TestCachesAreConsistent of ./cell
-		list = append(list, name, name.Parent())
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
 }

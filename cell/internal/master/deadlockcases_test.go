@@ -115,7 +115,7 @@ func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
 // BenchmarkUndetectedWait is what the search for deadlocks adds to a request that waits, where nobody asks for it.
 func BenchmarkUndetectedWait(b *testing.B) {
 	w := &waiter{}
-	g := &waitGraph{queues: newQueues(nil)}
+	g := &waitGraph{queues: newQueues(nil, 0)}
 	for b.Loop() {
 		g.joined(hold{}, w)
 		delete(g.queues.detecting, w)

@@ -15,26 +15,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A delay is timed under its own ID: an earlier delay on the same name neither ends it nor replaces it.
-func TestDelaysAreTimedByID(t *testing.T) {
-	d := newDelays()
-	d.start("/f", 5, 10, 0)
-	d.start("/f", 7, 3, 1)
-	if over := d.due(9); over != nil {
-		t.Errorf("%v has ended at 9; the first delay on the name runs until 10", over)
-	}
-	d.start("/f", 5, 0, 9) // the end of the first could not be proposed
-	if over := d.due(10); len(over) != 1 || over[0].Name != "/f" || over[0].ID != 7 {
-		t.Errorf("at 10 over: %v, want delay 7", over)
-	}
-	d.start("/f", 7, 0, 11)
-	d.start("/f", 8, 5, 11)
-	d.start("/f", 7, 0, 12)
-	if over := d.due(15); over != nil {
-		t.Errorf("%v has ended at 15; the latest delay runs until 16", over)
-	}
-}
-
 // unobserved is the log of a solo master that gets the results late.
 type unobserved struct {
 	*soloMaster

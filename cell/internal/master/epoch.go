@@ -74,11 +74,11 @@ func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error
 	result, err := one.await(ctx)
 	now := e.clock()
 	if call := steps.Told(ctx, now.Sub(one.queued)); call != nil {
-		var by *entry
+		var by *steps.EntryTimes
 		if err == nil || ctx.Err() == nil { // else the proposer may still change one
 			by = one.entry
 		}
-		for _, step := range by.steps(one.queued, now, err) {
+		for _, step := range by.Steps(one.queued, now, err) {
 			call.Step(step)
 		}
 	}
@@ -129,15 +129,15 @@ type entries struct {
 
 	clock  session.Clock
 	phases func() steps.Phases // of the last applied entry
-	last   *entry              // the newest; nil before the first
+	last   *steps.EntryTimes   // the newest; nil before the first
 }
 
 // append is AppendEntry, timed.
 func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	now := &entry{commands: len(commands), from: n.clock()}
+	now := &steps.EntryTimes{Commands: len(commands), From: n.clock()}
 	results, err := AppendEntry(n.log, n.epoch, n.wall(), commands)
 	if err == nil {
-		now.phases = n.phases()
+		now.Phases = n.phases()
 	}
 	n.last = now
 	return results, err

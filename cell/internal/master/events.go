@@ -2,7 +2,6 @@ package master
 
 import (
 	"log/slog"
-	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -98,11 +97,6 @@ func (p *publisher) tellReaders(mu hold, ref namespace.Ref, kind api.EventKind, 
 
 // permitSteps counts one permission check in steps: a list may include many others.
 const permitSteps = 16
-
-// NeedRead reports whether any of the events needs the right to read.
-func (s EventSet) NeedRead() bool {
-	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
-}
 
 // nodeRemoved tells all handles on a node, and answers its waiters.
 func (p *publisher) nodeRemoved(mu hold, node namespace.Ref) {

@@ -298,7 +298,7 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 		}[right]}
 	}
 	one.locks = one.locks || to.locking
-	one.countUse(f.epoch.reports.usages, to)
+	f.countUse(one, to)
 	if !one.told && one.wantsConflicts() { // the handle may be of an earlier epoch, and hold the lock
 		//mutant: _ = f.events.tellConflicts
 		f.events.tellConflicts(mu, one.Node, nil)
@@ -306,12 +306,12 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	return nil
 }
 
-func (one *openHandle) countUse(all *usages, to purpose) {
+func (f *Files) countUse(one *openHandle, to purpose) {
 	if to.looking && one.looked {
-		all.ofSession[one.Owner.Session].count(misuse.Polling, one.Node.Name)
+		f.epoch.reports.usages.ofSession[one.Owner.Session].count(misuse.Polling, one.Node.Name)
 	}
 	if to.trying && one.tried {
-		all.ofSession[one.Owner.Session].count(misuse.LockPolling, one.Node.Name)
+		f.epoch.reports.usages.ofSession[one.Owner.Session].count(misuse.LockPolling, one.Node.Name)
 	}
 	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -42,6 +43,11 @@ func (s EventSet) With(k api.EventKind) EventSet { return s | 1<<k }
 
 // Has reports whether a kind is in the set.
 func (s EventSet) Has(k api.EventKind) bool { return s&(1<<k) != 0 }
+
+// NeedRead reports whether any of the events needs the right to read.
+func (s EventSet) NeedRead() bool {
+	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
+}
 
 // Ticket is a place in the queue of one lock, for one request. Tickets of an earlier epoch come first.
 type Ticket struct {
@@ -85,6 +91,19 @@ type openHandle struct {
 	told      bool           // it knows the waiters until now; see tellConflicts
 
 	looked, tried bool // through it, since the node last changed
+}
+
+// wantsConflicts reports whether a handle was opened for conflicting requests.
+func (one *openHandle) wantsConflicts() bool { return one.Events.Has(api.EventConflictingLock) }
+
+// hearsOf reports whether a holder gets the event for a waiter: not for its own request, and for a quiet one
+// only if it may keep the lock.
+func (one *openHandle) hearsOf(w *waiter) bool {
+	if w.offered && w.owner() == one.Owner {
+		return false
+	}
+	//mutant: return true
+	return !w.quiet || one.CachesLock
 }
 
 func newHandles() *handles {

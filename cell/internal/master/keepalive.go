@@ -49,7 +49,9 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 		end, _ := s.leases.End(c.Session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
-	k.place, k.patience = box.park(), alignDue(due, lease).Sub(k.receipt)
+	k.place = &parked{}
+	box.park(k.place)
+	k.patience = alignDue(due, lease).Sub(k.receipt)
 	return k, nil
 }
 

@@ -77,7 +77,7 @@ type keptAlive struct {
 	calls  uint64 // KeepAlives of this epoch
 	grant  uint64 // number of the session's newest grant
 	asked  bool   // the next KeepAlive is a requested sign of life, and gets the lease
-	parked *parked
+	parked Parked
 }
 
 // progress says how far the events of a mailbox have come, by their sequences.
@@ -222,6 +222,12 @@ func (b *mailbox) takeEvents(told uint64) []*Event {
 	return slices.Clone(events[:n])
 }
 
+// Bounds of events told before the answer. They wait in the mailbox for the next call's acknowledgement.
+const (
+	maxToldAside      = 32
+	maxToldAsideBytes = 16 << 10
+)
+
 // takeAside returns a copy of the events after told, if a waiting call may tell all of them.
 func (b *mailbox) takeAside(told uint64) []*Event {
 	if len(b.events) > maxToldAside || b.all.isCrowded(b.principal) {
@@ -245,25 +251,30 @@ func (e *Event) canBeToldAside() bool {
 	return e.Kind.Subscribable() && e.Kind != api.EventConflictingLock // it recalls a kept lock
 }
 
+// Parked is a KeepAlive that waits. Its methods do not wait.
+type Parked interface {
+	Wake()    // there are events, or nothing to wait for
+	Replace() // a newer KeepAlive has taken its place
+}
+
 // park replaces the parked KeepAlive.
-func (b *mailbox) park() *parked {
+func (b *mailbox) park(p Parked) {
 	if b.parked != nil {
-		b.parked.replace()
+		b.parked.Replace()
 	}
-	b.parked = &parked{}
-	return b.parked
+	b.parked = p
 }
 
 // wakeCall has the parked KeepAlive answered now.
 func (b *mailbox) wakeCall() {
 	if b.parked != nil {
-		b.parked.wake()
+		b.parked.Wake()
 		b.parked = nil
 	}
 }
 
 // unpark forgets a parked KeepAlive that woke by itself.
-func (b *mailbox) unpark(p *parked) {
+func (b *mailbox) unpark(p Parked) {
 	if b.parked == p {
 		b.parked = nil
 	}

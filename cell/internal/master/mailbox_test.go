@@ -2,7 +2,6 @@ package master
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,147 +11,6 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
-
-// TestMailboxLosesNothingInSilence posts, sends, loses replies and acknowledges at random, with queues that are mostly
-// full, and compares with a client that keeps a list. Every posted event reaches the client, or a marker that was made
-// or repeated after the event does. All essential events reach it; once sent they stay until they are received. No
-// reply is larger than a client accepts.
-func TestMailboxLosesNothingInSilence(t *testing.T) {
-	seeds := uint64(12)
-	if *full {
-		seeds = 400
-	}
-	for seed := range seeds {
-		r := rand.New(rand.NewPCG(seed, 1))
-		b := newTestMailbox()
-		posted, essentials := 0, map[api.Generation]bool{} // posted counts; events carry their number in Generation
-		unseen := map[api.Generation]bool{}                // posted, and neither received nor covered by a marker
-		var seen uint64
-		deliver := func(events []*Event) {
-			size := 0
-			for _, e := range events {
-				size += e.WireSize()
-				if e.Sequence <= seen {
-					continue
-				}
-				stopIf(t, e.Sequence != seen+1, "seed %d: event %d came after %d", seed, e.Sequence, seen)
-				seen = e.Sequence
-				delete(essentials, e.Generation)
-				delete(unseen, e.Generation)
-				if e.Kind == api.EventLost {
-					clear(unseen) // the client reads everything again now
-				}
-			}
-			stopIf(t, size > maxTold+api.MaxPath+100, "seed %d: a reply of %d bytes", seed, size)
-		}
-		var acked uint64
-		keepAlive := func(lost bool) {
-			b.acknowledge(seen, acked)
-			if told := b.takeEvents(b.received); !lost {
-				deliver(told)
-			}
-		}
-		for range 4_000 {
-			switch p := r.IntN(100); {
-			case p < 90:
-				posted++
-				e := &Event{Kind: api.EventContentsModified, Generation: api.Generation(posted), Path: strings.Repeat("p", r.IntN(api.MaxPath))}
-				unseen[e.Generation] = true
-				if r.IntN(10) == 0 {
-					e.Kind = api.EventCacheInvalidation
-					if r.IntN(2) == 0 {
-						e.Kind = api.EventHandleInvalid
-					}
-					delete(unseen, e.Generation)
-					essentials[e.Generation] = true
-				}
-				b.post(e)
-			case p < 92:
-				keepAlive(r.IntN(3) == 0)
-			case p < 95:
-				acked = seen - r.Uint64N(seen-acked+1)
-			case p == 95:
-				for range api.MaxEventQueue / 2 {
-					posted++
-					unseen[api.Generation(posted)] = true
-					b.post(&Event{Kind: api.EventChildAdded, Generation: api.Generation(posted)})
-				}
-			}
-			others := 0
-			for _, e := range b.events {
-				if !e.Kind.Essential() && !invalidates(e) {
-					others++
-				}
-			}
-			stopIf(t, others > api.MaxEventQueue+1, "seed %d: %d events wait, besides essential ones", seed, others)
-		}
-		for len(b.events) > 0 {
-			keepAlive(false)
-		}
-		if len(unseen) > 0 || len(essentials) > 0 {
-			t.Fatalf("seed %d: %d events, and %d essential ones, did not arrive", seed, len(unseen), len(essentials))
-		}
-	}
-}
-
-// A session does not receive events, and opens and closes handles of deleted nodes. Its mailbox
-// gets at most as many events as it may have handles.
-func TestEndsOfHandlesAreBounded(t *testing.T) {
-	b := newTestMailbox()
-	for round := range uint64(3) {
-		for range 2 * api.MaxHandles {
-			b.post(&Event{Kind: api.EventHandleInvalid})
-		}
-		if n := len(b.events); n > api.MaxHandles+api.MaxEventQueue+1 || b.ends < api.MaxHandles {
-			t.Fatalf("round %d: %d events wait, %d of them ends", round, n, b.ends)
-		}
-		for len(b.events) > 0 {
-			b.takeEvents(b.received)
-			b.acknowledge(b.delivered, b.delivered)
-		}
-		stopIf(t, b.ends != 0, "round %d: %d ends in an empty mailbox", round, b.ends)
-	}
-}
-
-// A session is granted nothing before it has acknowledged everything that was essential when events were last sent to
-// it, also what did not fit into that reply.
-func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
-	b := newTestMailbox()
-	for range 10_000 {
-		b.post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
-	}
-	stopIf(t, !b.isAcknowledged(), "an event that was not sent counts as unacknowledged")
-	replies := 0
-	for {
-		replies++
-		told := b.takeEvents(b.received)
-		last := told[len(told)-1].Sequence
-		if b.post(&Event{Kind: api.EventContentsModified}); b.isAcknowledged() {
-			t.Fatal("it counts as acknowledged too early")
-		}
-		if b.acknowledge(last, last); b.isAcknowledged() {
-			break
-		}
-	}
-	if want := b.essential; replies < 15 || b.acked < want {
-		t.Errorf("after %d replies %d is acknowledged, and %d was to be", replies, b.acked, want)
-	}
-}
-
-// The acknowledgement of a revocation waits for the lock's owner; receiving other events does not.
-func TestReceivedIsNotAcknowledged(t *testing.T) {
-	b := newTestMailbox()
-	b.post(&Event{Kind: api.EventLockLost})
-	b.post(&Event{Kind: api.EventCacheInvalidation})
-	b.takeEvents(b.received)
-	b.acknowledge(2, 0)
-	if len(b.events) != 0 || b.received != 2 || b.acked != 0 || b.isAcknowledged() {
-		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.events), b.received, b.acked, b.isAcknowledged())
-	}
-	if b.acknowledge(2, 2); !b.isAcknowledged() {
-		t.Error("everything is acknowledged, and does not count as such")
-	}
-}
 
 // When very many names in a session's cache change together, it gets the invalidations in several replies, each of a
 // size that clients accept, and keeps its lease.
@@ -350,5 +208,140 @@ func TestLocksAskedBackAreBounded(t *testing.T) {
 		if n := len(box.recalled); n > 1 {
 			t.Errorf("the session has no lock, and %d recalls are kept for it", n)
 		}
+	})
+}
+
+// mailClient is a session of a principal, without a cache.
+func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClient {
+	t.Helper()
+	c := cachingSessionOf(name).CreateSession
+	c.Principal, c.MayCache = principal, false
+	id, grant, err := s.Sessions.Create(t.Context(), *c)
+	noErr(t, err)
+	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+}
+
+// watch opens a file for events of its contents.
+func (c *soloClient) watch(t *testing.T, path string) Handle {
+	t.Helper()
+	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite})
+	r.Handle.Events = EventSet(0).With(api.EventContentsModified)
+	o := must(c.m.Files.Open(t.Context(), r))(t)
+	return o.Handle
+}
+
+// checkMail compares the count with the waiting events.
+func (s *soloMaster) checkMail(t *testing.T) {
+	t.Helper()
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	checkMail(t, s.tables.boxes)
+}
+
+// The sessions of a principal do not receive events, and fill only that principal's mail. They are
+// told that they missed events; sessions of other principals miss none. The count returns to zero
+// when events are acknowledged, when sessions close or expire, and under the next master.
+func TestMailOfAPrincipalIsBounded(t *testing.T) {
+	const most, watchers, writes = 64 << 10, 20, 100
+	path := "/ls/local/" + strings.Repeat("d", 200)
+	var left raftfsm.State
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		m.locked(func() { m.tables.boxes.limit = most })
+		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
+		f := author.watch(t, path)
+		var crowd []*soloClient
+		for i := range watchers {
+			c := m.mailClient(t, fmt.Sprint("watcher ", i), "crowd")
+			c.watch(t, path)
+			crowd = append(crowd, c)
+		}
+		other.watch(t, path)
+		for range writes {
+			noErr(t, <-author.write(t.Context(), f))
+		}
+		m.checkMail(t)
+		m.epoch.mu.Lock()
+		if used := m.tables.boxes.used.of["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
+			t.Errorf("the events of a crowd take %d bytes; the bound is %d", used, most)
+		}
+		m.epoch.mu.Unlock()
+		kinds := countKinds(other.hear(t))
+		if kinds[api.EventContentsModified] != writes || kinds[api.EventLost] != 0 {
+			t.Errorf("a session of another principal was told %v; want %d events", kinds, writes)
+		}
+		for _, c := range crowd[:watchers/2] {
+			told := c.hear(t)
+			if kinds := countKinds(told); kinds[api.EventLost] != 1 {
+				t.Errorf("a session of the crowd was told %v; want that it missed some", kinds)
+			}
+			c.acknowledge(t, told)
+		}
+		m.checkMail(t)
+		noErr(t, m.Sessions.End(t.Context(), crowd[watchers-1].who.Session))
+		m.checkMail(t)
+		left = *m.fsm.Load()
+		time.Sleep(10 * time.Minute) // no client keeps them alive
+		synctest.Wait()
+		m.checkMail(t)
+		if n := len(m.tables.boxes.used.of); n > 0 || m.epoch.state().Sessions.Len() > 0 {
+			t.Errorf("%d sessions live, and mail of %d principals is counted", m.epoch.state().Sessions.Len(), n)
+		}
+	})
+	inSolo(t, func(s *raftfsm.State) { *s = left }, func(t *testing.T, m *soloMaster) {
+		m.checkMail(t)
+		if len(m.tables.boxes.used.of) != 3 {
+			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.used.of)
+		}
+		for s := range m.epoch.state().Sessions.All() {
+			c := &soloClient{m: m, who: Caller{Session: s.ID, Epoch: 1}}
+			c.acknowledge(t, c.hear(t))
+		}
+		m.checkMail(t)
+		if len(m.tables.boxes.used.of) != 0 {
+			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.boxes.used.of)
+		}
+	})
+}
+
+func countKinds(events []*Event) map[api.EventKind]int {
+	kinds := map[api.EventKind]int{}
+	for _, e := range events {
+		kinds[e.Kind]++
+	}
+	return kinds
+}
+
+// A session takes a lock again and again, and does not receive the revocations. When its principal has too much mail,
+// its lease is no longer extended. The lease of another principal's session that loses a lock is still extended.
+func TestLossesThatNobodyHearsEnd(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		m.locked(func() { m.tables.boxes.limit = 4 << 10 })
+		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
+		lose := func(c *soloClient, path string) bool {
+			h := c.open(t, path, api.MayCreate).Handle
+			got := c.try(t, h, api.Exclusive)
+			if got.Code() != api.OK {
+				return false
+			}
+			if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: author.mutation(), Lock: h.Node, Now: true, Why: strings.Repeat("why", 80)}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			return m.tables.leases.Alive(c.who.Session)
+		}
+		author.open(t, "/ls/local/theirs", api.MayCreate)
+		n := 0
+		for lose(deaf, fmt.Sprint("/ls/local/lock", n)) {
+			if n++; n > 100 {
+				t.Fatal("its lease is extended although it has lost 100 locks and acknowledged none")
+			}
+		}
+		failIf(t, n < 5, "its lease is no longer extended after %d losses", n)
+		if !lose(listener, "/ls/local/theirs") {
+			t.Error("the lease of another principal's session, which lost one lock, is not extended either")
+		}
+		m.checkMail(t)
 	})
 }

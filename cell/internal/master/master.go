@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		mu:     pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld, passed: passedHolds},
 	}
 	e.reports = newReports(e, cfg.Metrics, cfg.Logger)
-	t := newTables(cfg.Metrics)
+	t := newTables(cfg.Metrics.EventDropped, defaultLimits().claims)
 	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, copyset: t.copyset}
 	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
 	lost := newRevocations(e, t, events, out)

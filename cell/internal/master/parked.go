@@ -18,7 +18,8 @@ type parked struct {
 	resume func()     // nil before notify
 }
 
-func (p *parked) wake() { p.signal(&p.woken) }
+// Wake has the call answered, or told of events.
+func (p *parked) Wake() { p.signal(&p.woken) }
 
 // hurry has the call answered now, even without events.
 func (p *parked) hurry() { p.signal(&p.due) }
@@ -47,12 +48,12 @@ func (p *parked) rest() {
 	p.mu.Unlock()
 }
 
-// replace ends the call because of a newer one.
-func (p *parked) replace() {
+// Replace ends the call because of a newer one.
+func (p *parked) Replace() {
 	p.mu.Lock()
 	p.over = true
 	p.mu.Unlock()
-	p.wake()
+	p.Wake()
 }
 
 func (p *parked) isReplaced() bool {
@@ -107,12 +108,6 @@ func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
 		resume()
 	}
 }
-
-// Bounds of events told before the answer. They wait in the mailbox for the next call's acknowledgement.
-const (
-	maxToldAside      = 32
-	maxToldAsideBytes = 16 << 10
-)
 
 // Tell returns events for the client while its call waits on; none if the call should finish now. They take
 // nothing away, so nothing waits for their acknowledgement; they extend no lease, so they need no proof of

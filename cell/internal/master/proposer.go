@@ -42,8 +42,8 @@ type proposal struct {
 	err     error
 	after   func() // called once it is observed or never will be; may be nil
 
-	queued session.Instant // when handed over
-	entry  *entry          // valid once done is closed; nil if it was in none
+	queued session.Instant   // when handed over
+	entry  *steps.EntryTimes // valid once done is closed; nil if it was in none
 }
 
 // newProposal encodes a command for a state of that level. after, which may be nil, is called once it is

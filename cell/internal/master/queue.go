@@ -6,65 +6,11 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
-
-// waiter is one Acquire in the queue of a lock.
-type waiter struct {
-	claim   raftfsm.Claim
-	lock    namespace.Ref
-	who     string // its principal
-	ticket  Ticket
-	since   session.Instant // by the client's count, if it waited before a fail-over
-	offered bool            // a command that may grant it is on its way
-	doubt   bool            // such a command had no answer, and may be in the log
-	size    int             // bytes of its claim in the log
-	detects bool            // wants an answer if it waits for itself; see waitGraph
-	quiet   bool            // no holder's program learns that it waits
-	told    bool            // holders were told while it waited; see tellConflicts
-	streams int             // of copies of its request; its client may hear any of them; see isAbsent
-
-	done   chan struct{}  // closed when it has left the queue
-	answer raftfsm.Answer // once done is closed, if err is nil
-	err    error          // why the log did not answer; once done is closed
-
-	request  steps.RequestID // of the first call
-	trace    string          // likewise; "" if it is not traced
-	granting session.Instant // when its granting command was handed over
-	entry    *entry          // that answered it; once done is closed
-
-	refusal *refusal.Refusal // that the log is asked to record, or nil
-}
-
-// waiterKey names a waiter by its request.
-type waiterKey struct {
-	session api.SessionID
-	number  api.RequestNumber
-}
-
-// abandoned returns the error for a waiter that this master gives up because of err. A pending command may
-// still grant it the lock.
-func (w *waiter) abandoned(err error) error {
-	if !w.offered && !w.doubt {
-		return err
-	}
-	return &api.Error{Code: api.Uncertain, Message: "the lock may or may not be granted, for the log was being asked about it; a retry with the same request number finds out", Err: err}
-}
-
-func (w *waiter) key() waiterKey {
-	return waiterKey{session: w.claim.Mutation.Session, number: w.claim.Mutation.Number}
-}
-
-// isAbsent reports whether a waiter has no stream: its place is kept, and skipped (decision 8).
-func (w *waiter) isAbsent() bool { return w.streams == 0 }
-
-func (w *waiter) owner() namespace.Owner {
-	return namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}
-}
 
 // queues is the wait queues of all locks, in ticket order. It holds no lock and reads no clock; epoch.mu
 // guards it.
@@ -85,13 +31,13 @@ type queues struct {
 	claims    int                            // max bytes that leading returns; see limits
 }
 
-func newQueues(out *outbox) *queues {
+func newQueues(out *outbox, claims int) *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
 		byHandle: map[namespace.Owner]map[*waiter]bool{},
 		declared: map[lockOwner]map[*waiter]bool{}, detecting: map[*waiter]bool{},
 		outbox: out, used: newTally(), closing: map[namespace.Owner]int{},
-		claims: defaultLimits().claims,
+		claims: claims,
 	}
 }
 
@@ -362,11 +308,3 @@ func (q *queues) ofNode(node namespace.Ref) []*waiter {
 
 // stepsOf returns the steps of reading or changing a queue: that may pass many absent waiters, or move many.
 func (q *queues) stepsOf(name api.Name) int { return 1 + len(q.byName[name])/64 }
-
-// lockOwner owns locks and requests: a session, or an owner that sessions of one principal declare. Its work
-// counts as one sequence: while one of its requests waits, it releases nothing.
-type lockOwner struct {
-	session   api.SessionID // 0 if declared
-	principal string        // of a declared one, so that no other principal can use it
-	declared  string
-}

@@ -15,13 +15,15 @@ type tables struct {
 	outbox  *outbox
 }
 
-func newTables(metrics Metrics) *tables {
+// newTables makes the tables of an epoch. dropped is called for each event that is dropped; claims is the max of
+// bytes that queues.leading returns.
+func newTables(dropped func(), claims int) *tables {
 	out := newOutbox()
 	return &tables{
 		leases:  session.NewLeases(),
-		boxes:   newMailboxes(metrics.EventDropped),
+		boxes:   newMailboxes(dropped),
 		handles: newHandles(),
-		queues:  newQueues(out),
+		queues:  newQueues(out, claims),
 		recalls: recalls{},
 		delays:  newDelays(),
 		copyset: newCopyset(),

@@ -12,18 +12,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-func ownerOf(session api.SessionID, principal, declared string) lockOwner {
-	if declared == "" {
-		return lockOwner{session: session}
-	}
-	return lockOwner{principal: principal, declared: declared}
-}
-
-// lockOwner returns the owner for which a request waits.
-func (w *waiter) lockOwner() lockOwner {
-	return ownerOf(w.claim.Mutation.Session, w.who, w.claim.DeclaredOwner)
-}
-
 // wait is an edge: a request waits for an owner that holds the lock in a conflicting mode, or has a
 // conflicting request in front.
 type wait struct {

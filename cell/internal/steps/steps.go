@@ -59,6 +59,31 @@ type Phases struct {
 	ApplyFrom, ApplyTo   session.Instant
 }
 
+// EntryTimes is the timing of an entry, made before its commands are observed.
+type EntryTimes struct {
+	Commands int
+	From     session.Instant // when it was made
+	Phases   Phases          // zero if it was not committed
+}
+
+// Steps returns the steps of a call, from the hand-over at queued to the answer by this entry at done. A nil entry is that
+// of a call that was refused before any.
+func (n *EntryTimes) Steps(queued, done session.Instant, err error) []Step {
+	if n == nil {
+		return []Step{{Kind: Pending, From: queued, To: done, Err: err}}
+	}
+	one := Step{Kind: Entry, From: n.From, To: done, Err: err, Commands: n.Commands}
+	if p := n.Phases; p.AppendTo != 0 && p.ApplyTo != 0 {
+		one.Parts = []Step{
+			{Kind: Append, From: p.AppendFrom, To: p.AppendTo},
+			{Kind: Quorum, From: p.AppendTo, To: p.ApplyFrom},
+			{Kind: Apply, From: p.ApplyFrom, To: p.ApplyTo},
+			{Kind: Observe, From: p.ApplyTo, To: done},
+		}
+	}
+	return []Step{{Kind: Pending, From: queued, To: n.From}, one}
+}
+
 // CallKey finds the Call in its context.
 type CallKey struct{}
 
