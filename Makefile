@@ -20,7 +20,7 @@ ADAPTERS := $(patsubst %/go.mod,%,$(wildcard contrib/*/go.mod))
 SHOWN := go tool -modfile=tools/go.mod gotestsum --format standard-quiet
 MUTANTS := go -C tools run ./mutants
 MUTATED := ./session ./namespace ./sequencer ./refusal
-MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./internal/supervise
+MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/master/tables ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./internal/supervise
 # Of these packages only the mutants that marks describe are run.
 MARKED := ./cell ./cell/recovery ./cell/internal/audit ./cell/internal/console ./cell/internal/fsm ./client/recipe ./cmd/chubbyd/internal/names \
   ./internal/certs ./internal/cowmap ./internal/frames ./internal/tokens
@@ -95,7 +95,7 @@ trace-example: ## trace a command that waits, on a cell of processes (writes the
 
 .PHONY: endurance
 endurance: ## run the tests of limits at their full size, and an hour of random clients and troubles
-	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart|TestMailboxLosesNothing|TestCrowd$$' ./cell ./cell/internal/master -full
+	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart|TestMailboxLosesNothing|TestCrowd$$' ./cell ./cell/internal/master ./cell/internal/master/tables -full
 	go test -race -count 1 -timeout 60m -v -run 'TestCachesAreConsistent|TestCachedIsUncached|TestEventsOfManyChildren|TestRestore$$|TestForcedRecovery' ./cell -full
 	go test -count 1 -timeout 60m -run TestMemberHistories ./cell -histories 1000
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000

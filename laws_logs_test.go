@@ -129,7 +129,7 @@ func literal(e ast.Expr) (text string, ok bool) {
 func lawLogs(t *testing.T, files []source) {
 	tables := readLogTables(t)
 	// Attributes whose names are not written there.
-	free := []exempt{{"cell/logqueue.go", "", "it passes on what others have logged"}, {"cell/internal/master/journal.go", "slog.Int64", "its group left_out has the names of events"}, {"cell/internal/wire/calllog.go", "slog.Duration", "its group phases has those of the phases"}}
+	free := []exempt{{"cell/logqueue.go", "", "it passes on what others have logged"}, {"cell/internal/master/reports.go", "slog.Int64", "its group left_out has the names of events"}, {"cell/internal/wire/calllog.go", "slog.Duration", "its group phases has those of the phases"}}
 	written := map[string]bool{}
 	for _, f := range files {
 		if !f.ours || f.test || under(f.path, "cell/celltest") {
@@ -139,7 +139,7 @@ func lawLogs(t *testing.T, files []source) {
 			if is, logs := readLogCall(f, call); logs {
 				checkLogCall(t, f, call, is, tables)
 				written[is.event] = true
-				if f.dir == "cell/internal/master" && f.path != "cell/internal/master/journal.go" {
+				if f.dir == "cell/internal/master" && f.path != "cell/internal/master/reports.go" {
 					if s, ok := call.Fun.(*ast.SelectorExpr); ok && !slices.Contains([]string{"say", "note"}, s.Sel.Name) {
 						t.Errorf("%s: a master writes to its log by its journal only, for it may hold its mutex", f.at(call))
 					}
@@ -162,7 +162,7 @@ func lawLogs(t *testing.T, files []source) {
 				t.Errorf("%s: the field %q is not in the table of %s", f.at(call), key, logPage)
 			}
 		})
-		if f.path == "cell/internal/master/journal.go" {
+		if f.path == "cell/internal/master/reports.go" {
 			for _, event := range literalsInLists(f) {
 				written[event] = true
 			}

@@ -99,7 +99,7 @@ func lawEvents(t *testing.T, files []source) {
 				if from, ok := n.X.(*ast.Ident); ok && from.Name == "api" {
 					if f.test {
 						tried[n.Sel.Name] = tried[n.Sel.Name] || under(f.path, "cell") || under(f.path, "e2e")
-					} else if f.dir == "cell/internal/master" {
+					} else if under(f.dir, "cell/internal/master") {
 						posted[n.Sel.Name] = true
 					}
 				}

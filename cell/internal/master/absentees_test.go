@@ -24,7 +24,7 @@ func TestEndIsRememberedOnce(t *testing.T) {
 			}
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			equal(t, len(m.tables.outbox.ends), 1, "the end of one session is remembered %d times")
+			equal(t, len(m.tables.Outbox.Ends), 1, "the end of one session is remembered %d times")
 		})
 		testbed.Pass(session.MaxTick)
 		synctest.Wait()
@@ -72,7 +72,7 @@ func TestChangeThatIsGivenUpIsForgotten(t *testing.T) {
 			mustFail(t, <-done, api.Unavailable)
 		}
 		m.epoch.mu.Lock()
-		n := len(m.tables.copyset.clearings)
+		n := len(m.tables.Copyset.Clearings)
 		m.epoch.mu.Unlock()
 		equal(t, n, 0, "%d changes are remembered that were given up")
 		wrote := author.write(t.Context(), f)
@@ -99,12 +99,12 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 		first := m.coherence.beginChange(mu, one.who.Session, name)
 		steps := m.epoch.mu.steps
 		second := m.coherence.beginChange(mu, one.who.Session, name)
-		if m.epoch.mu.steps != steps || len(m.tables.copyset.clearings) != 1 {
-			t.Errorf("the second change took %d steps; %d clearings", m.epoch.mu.steps-steps, len(m.tables.copyset.clearings))
+		if m.epoch.mu.steps != steps || len(m.tables.Copyset.Clearings) != 1 {
+			t.Errorf("the second change took %d steps; %d clearings", m.epoch.mu.steps-steps, len(m.tables.Copyset.Clearings))
 		}
-		for id := range m.tables.boxes.byID {
+		for id := range m.tables.Boxes.ByID {
 			if id != one.who.Session && id != other.who.Session && id != reader.who.Session {
-				m.tables.copyset.drop(id, others)
+				m.tables.Copyset.Drop(id, others)
 			}
 		}
 		mu.end()
@@ -176,7 +176,7 @@ func TestOnlyWhoIsLateIsCutOff(t *testing.T) {
 		alive := func(c *soloClient) bool {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			return m.tables.leases.Alive(c.who.Session)
+			return m.tables.Leases.Alive(c.who.Session)
 		}
 		if alive(late) || !alive(prompt) {
 			t.Errorf("late is alive: %v; prompt is alive: %v", alive(late), alive(prompt))
@@ -206,7 +206,7 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
 		for i, r := range readers {
-			if m.tables.leases.Alive(r.who.Session) {
+			if m.tables.Leases.Alive(r.who.Session) {
 				t.Errorf("reader %d has delayed the removal for too long, and is not cut off", i)
 			}
 		}

@@ -85,7 +85,7 @@ func (c *soloClient) post(kinds ...api.EventKind) {
 	c.m.epoch.mu.Lock()
 	defer c.m.epoch.mu.Unlock()
 	for _, kind := range kinds {
-		c.m.tables.boxes.byID[c.who.Session].post(&Event{Kind: kind})
+		c.m.tables.Boxes.ByID[c.who.Session].Post(&Event{Kind: kind})
 	}
 }
 

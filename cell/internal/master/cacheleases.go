@@ -2,10 +2,10 @@ package master
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -14,7 +14,7 @@ import (
 // By these rules no client uses a stale copy:
 //
 //   - A change waits for each session with an invalidation until it acknowledges, or its cache lease expires
-//     (awaitLapse, endLapsed).
+//     (AwaitLapse, endLapsed).
 //   - A session with pending invalidations gets no cache lease (renewCache). So once changes stop waiting for it,
 //     it uses nothing before it has dropped the changed copies. Its other copies are valid, as under its lease.
 //   - A copy that no change waits for stays entered until it is dropped (release).
@@ -35,10 +35,10 @@ func (co *coherence) renewCache(id api.SessionID) time.Duration {
 	}
 	co.epoch.mu.Lock()
 	defer co.epoch.mu.Unlock()
-	if !co.leases.Alive(id) || len(co.copyset.told[id]) > 0 {
+	if !co.leases.Alive(id) || len(co.copyset.Told[id]) > 0 {
 		return 0
 	}
-	co.copyset.until[id] = co.epoch.clock().Add(api.CacheLease)
+	co.copyset.Until[id] = co.epoch.clock().Add(api.CacheLease)
 	return api.CacheLease
 }
 
@@ -56,19 +56,19 @@ const maxLapses = 256
 func (co *coherence) endLapsed(mu hold, now session.Instant, most int) (more bool) {
 	c := co.copyset
 	for range most {
-		cl, at, ok := c.lapses.Next()
+		cl, at, ok := c.Lapses.Next()
 		if !ok || at > now {
 			return false
 		}
-		c.lapses.Drop(cl)
-		if cl.left == nil {
+		c.Lapses.Drop(cl)
+		if cl.Left == nil {
 			co.endLapsedOf(mu, cl, now)
 			continue
 		}
-		for id := range cl.left { // after a takeover: earlier cache leases have expired
+		for id := range cl.Left { // after a takeover: earlier cache leases have expired
 			//mutant: if _, ok := co.epoch.state().Sessions.Get(id); ok {
 			if s, ok := co.epoch.state().Sessions.Get(id); ok && s.CacheLease {
-				c.flushed(id)
+				c.Flushed(id)
 			}
 			mu.pause(1)
 		}
@@ -78,11 +78,11 @@ func (co *coherence) endLapsed(mu hold, now session.Instant, most int) (more boo
 
 // endLapsedOf ends a clearing's waits for expired cache leases. A copy without an invalidation is the
 // author's, and stays for the next change.
-func (co *coherence) endLapsedOf(mu hold, cl *clearing, now session.Instant) {
+func (co *coherence) endLapsedOf(mu hold, cl *tables.Clearing, now session.Instant) {
 	c := co.copyset
-	for id, one := range c.copies[cl.name] {
-		if one.leased && one.sequence > 0 && c.left(id, now) == 0 {
-			c.release(one)
+	for id, one := range c.Copies[cl.Name] {
+		if one.Leased && one.Sequence > 0 && c.Left(id, now) == 0 {
+			c.Release(one)
 		}
 		mu.pause(1)
 	}
@@ -90,21 +90,8 @@ func (co *coherence) endLapsedOf(mu hold, cl *clearing, now session.Instant) {
 
 // nextLapse returns when the next such cache lease expires.
 func (co *coherence) nextLapse() (session.Instant, bool) {
-	_, at, ok := co.copyset.lapses.Next()
+	_, at, ok := co.copyset.Lapses.Next()
 	return at, ok
-}
-
-// invalidate tells a session once to drop a copy. epoch.mu is held.
-func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Instant) {
-	if one.sequence > 0 {
-		//mutant: co.copyset.forget(one); return
-		return
-	}
-	one.posted = now
-	one.sequence = box.post(&Event{Kind: api.EventCacheInvalidation, Path: co.epoch.path(one.name)})
-	co.copyset.order[one.session].Remove(one.place)
-	co.copyset.told[one.session] = append(co.copyset.told[one.session], one)
-	co.epoch.reports.metrics.Invalidated()
 }
 
 // registerReader enters a session about to read names, and reports whether it may keep all.
@@ -124,25 +111,13 @@ func (co *coherence) enterReader(id api.SessionID, names ...api.Name) bool {
 		return false
 	}
 	all, now := true, co.epoch.clock()
-	if box := co.boxes.byID[id]; box != nil {
-		for _, one := range co.copyset.surplus(id, s.Principal) {
+	if box := co.boxes.ByID[id]; box != nil {
+		for _, one := range co.copyset.Surplus(id, s.Principal) {
 			co.invalidate(box, one, now)
 		}
 	}
 	for _, name := range names {
-		all = co.copyset.register(id, s.Principal, name, s.CacheLease, now) && all
+		all = co.copyset.Register(id, s.Principal, name, s.CacheLease, now) && all
 	}
 	return all
-}
-
-// namesTouched returns the names that look different after a change: each node is in the listing of its
-// directory, which also counts children.
-func namesTouched(names ...api.Name) []api.Name {
-	var list []api.Name
-	for _, name := range names {
-		//mutant: list = append(list, name) //by TestCachesAreConsistent of ./cell
-		list = append(list, name, name.Parent())
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -19,8 +20,8 @@ import (
 // changes.
 type coherence struct {
 	epoch       *epoch
-	copyset     *copyset
-	boxes       *mailboxes
+	copyset     *tables.Copyset
+	boxes       *tables.Mailboxes
 	leases      *session.Leases
 	revocations *revocations
 
@@ -42,7 +43,7 @@ func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raf
 	}
 	mu := co.epoch.mu.holdPatiently()
 	ch, flush := co.beginChange(mu, by.Session, names), co.takeoverFlush()
-	var beside *change // names that the author has not dropped
+	var beside *tables.Change // names that the author has not dropped
 	if others := co.epoch.state().TouchedBeside(c); len(others) > 0 {
 		beside = co.beginChange(mu, 0, others)
 	}
@@ -56,9 +57,9 @@ func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raf
 			after()
 		}
 	}
-	//mutant: _ = flush; for _, waits := range []*change{ch, beside} {
-	//mutant: for _, waits := range []*change{flush, beside} { //by TestCachesAreConsistent of ./cell
-	for _, waits := range []*change{flush, ch, beside} {
+	//mutant: _ = flush; for _, waits := range []*tables.Change{ch, beside} {
+	//mutant: for _, waits := range []*tables.Change{flush, beside} { //by TestCachesAreConsistent of ./cell
+	for _, waits := range []*tables.Change{flush, ch, beside} {
 		if err := co.awaitCaches(ctx, waits, names); err != nil {
 			done()
 			return raftfsm.Result{}, err
@@ -100,8 +101,8 @@ const MaxChangeWait = 2*api.MaxLease + 2*time.Second
 
 // awaitCaches waits until every session has dropped what a change needs. It logs slow sessions, and cuts them
 // off if that is the policy.
-func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Name) (err error) {
-	if ch == nil || ch.nextClearing() == nil { // most often
+func (co *coherence) awaitCaches(ctx context.Context, ch *tables.Change, names []api.Name) (err error) {
+	if ch == nil || ch.NextClearing() == nil { // most often
 		return nil
 	}
 	step := steps.Step{Kind: steps.Caches, From: co.epoch.clock()}
@@ -122,15 +123,15 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 	}()
 	slow := time.NewTimer(slowChange)
 	defer slow.Stop()
-	late := time.NewTimer(co.slowClient - began.Sub(ch.since))
+	late := time.NewTimer(co.slowClient - began.Sub(ch.Since))
 	defer late.Stop()
 	limit := late.C
 	if co.slowClient == 0 {
 		limit = nil
 	}
-	for cl := ch.nextClearing(); cl != nil; cl = ch.nextClearing() {
+	for cl := ch.NextClearing(); cl != nil; cl = ch.NextClearing() {
 		select {
-		case <-cl.done:
+		case <-cl.Done:
 		case <-slow.C:
 			co.epoch.reports.journal.say(slog.LevelWarn, "a change waits for clients that do not drop what they have cached",
 				slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", co.epoch.path(names[0])), slog.String("clients", co.laggards(ch)))
@@ -158,7 +159,7 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 const firstLook = 20 * time.Millisecond
 
 // laggards names the clients that a change waits for, with an estimate of very many.
-func (co *coherence) laggards(ch *change) string {
+func (co *coherence) laggards(ch *tables.Change) string {
 	mu := co.epoch.mu.holdPatiently()
 	defer mu.end()
 	ids, count := co.slowest(mu, ch)
@@ -174,12 +175,12 @@ func (co *coherence) laggards(ch *change) string {
 }
 
 // slowest returns some sessions that a change waits for, and about how many there are.
-func (co *coherence) slowest(mu hold, ch *change) (ids []api.SessionID, count int) {
+func (co *coherence) slowest(mu hold, ch *tables.Change) (ids []api.SessionID, count int) {
 	const most = 5 // those with the lowest ids
-	for id := range co.copyset.slow(ch) {
+	for id := range co.copyset.Slow(ch) {
 		if count++; count == maxSteps {
-			for _, cl := range ch.clearings {
-				count = max(count, len(cl.left), len(co.copyset.copies[cl.name]))
+			for _, cl := range ch.Clearings {
+				count = max(count, len(cl.Left), len(co.copyset.Copies[cl.Name]))
 			}
 			break
 		}
@@ -194,11 +195,11 @@ func (co *coherence) slowest(mu hold, ch *change) (ids []api.SessionID, count in
 
 // cutOff stops the leases of sessions that a change has waited for too long. They end with the leases they
 // have, whatever they acknowledge (decision 10). It returns when to look again, for sessions told later.
-func (co *coherence) cutOff(mu hold, ch *change, name api.Name, now session.Instant) time.Duration {
+func (co *coherence) cutOff(mu hold, ch *tables.Change, name api.Name, now session.Instant) time.Duration {
 	next := co.slowClient
-	for _, cl := range ch.clearings {
-		for id := range co.copyset.slowOf(cl) {
-			if left := co.slowClient - co.copyset.asked(ch, id, now); left > 0 {
+	for _, cl := range ch.Clearings {
+		for id := range co.copyset.SlowOf(cl) {
+			if left := co.slowClient - co.copyset.Asked(ch, id, now); left > 0 {
 				next = min(next, left)
 			} else {
 				co.revocations.stopLease(mu, id, co.heldUp(name))
@@ -216,40 +217,40 @@ func (co *coherence) heldUp(name api.Name) string {
 
 // beginChange makes names uncacheable and tells every session except by, which dropped them before it asked.
 // No session joins: the names are uncacheable from the first hold on.
-func (co *coherence) beginChange(mu hold, by api.SessionID, names []api.Name) *change {
-	ch := &change{names: names, since: co.epoch.clock()}
+func (co *coherence) beginChange(mu hold, by api.SessionID, names []api.Name) *tables.Change {
+	ch := &tables.Change{Names: names, Since: co.epoch.clock()}
 	for _, name := range names {
-		co.copyset.changing[name]++
+		co.copyset.Changing[name]++
 	}
 	for _, name := range names {
 		if cl := co.clearName(mu, by, name); cl != nil {
-			ch.clearings, ch.since = append(ch.clearings, cl), min(ch.since, cl.since)
+			ch.Clearings, ch.Since = append(ch.Clearings, cl), min(ch.Since, cl.Since)
 		}
 	}
 	return ch
 }
 
 // clearName tells every session except by to drop a name, and returns the clearing, or nil.
-func (co *coherence) clearName(mu hold, by api.SessionID, name api.Name) *clearing {
+func (co *coherence) clearName(mu hold, by api.SessionID, name api.Name) *tables.Clearing {
 	c := co.copyset
-	if !c.cachedBeside(by, name) {
+	if !c.CachedBeside(by, name) {
 		return nil
 	}
-	if cl := c.clearings[name]; cl != nil { // the others were told, or are being told
-		cl.changes++
-		if spared := cl.by; spared != by && spared != 0 {
+	if cl := c.Clearings[name]; cl != nil { // the others were told, or are being told
+		cl.Changes++
+		if spared := cl.By; spared != by && spared != 0 {
 			//mutant: return cl
-			cl.by = 0
-			if one := c.copies[name][spared]; one != nil {
+			cl.By = 0
+			if one := c.Copies[name][spared]; one != nil {
 				co.dropCopy(cl, one)
 			}
 		}
 		return cl
 	}
-	cl := &clearing{name: name, by: by, since: co.epoch.clock(), changes: 1, done: make(chan struct{})}
-	c.clearings[name] = cl
-	for id, one := range c.copies[name] {
-		if id != cl.by {
+	cl := &tables.Clearing{Name: name, By: by, Since: co.epoch.clock(), Changes: 1, Done: make(chan struct{})}
+	c.Clearings[name] = cl
+	for id, one := range c.Copies[name] {
+		if id != cl.By {
 			co.dropCopy(cl, one)
 		}
 		mu.pause(1)
@@ -258,31 +259,31 @@ func (co *coherence) clearName(mu hold, by api.SessionID, name api.Name) *cleari
 }
 
 // dropCopy tells a session once to drop a copy. epoch.mu is held.
-func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
-	box := co.boxes.byID[one.session]
+func (co *coherence) dropCopy(cl *tables.Clearing, one *tables.CachedCopy) {
+	box := co.boxes.ByID[one.Session]
 	if box == nil {
-		co.copyset.forget(one)
+		co.copyset.Forget(one)
 		return
 	}
 	now, until := co.epoch.clock(), session.Instant(0)
-	if one.leased {
-		until = co.copyset.until[one.session]
+	if one.Leased {
+		until = co.copyset.Until[one.Session]
 	}
-	if one.leased && one.sequence == 0 {
-		co.epoch.reports.usages.ofSession[one.session].dropped(one.name, until > one.entered)
+	if one.Leased && one.Sequence == 0 {
+		co.epoch.reports.usages.ofSession[one.Session].dropped(one.Name, until > one.Entered)
 	}
 	co.invalidate(box, one, now)
-	cl.since = min(cl.since, one.posted)
-	co.copyset.awaitLapse(cl, one, until, now)
+	cl.Since = min(cl.Since, one.Posted)
+	co.copyset.AwaitLapse(cl, one, until, now)
 }
 
 // mustWait reports whether a change waits for any session except by. epoch.mu is held.
 func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
-	if co.copyset.flush != nil && !co.copyset.flush.isDone() {
+	if co.copyset.Flush != nil && !co.copyset.Flush.IsDone() {
 		return true
 	}
 	for _, name := range names {
-		if co.copyset.cachedBeside(by, name) {
+		if co.copyset.CachedBeside(by, name) {
 			return true
 		}
 	}
@@ -291,18 +292,18 @@ func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
 
 // endChange makes names cacheable again, after a change or without it. It also ends clearings that no change
 // needs: some sessions may be silent for two leases, and others may cache the name anew.
-func (co *coherence) endChange(ch *change) {
+func (co *coherence) endChange(ch *tables.Change) {
 	co.epoch.mu.Lock()
 	defer co.epoch.mu.Unlock()
-	for _, cl := range ch.clearings {
-		if cl.changes--; cl.changes == 0 && co.copyset.clearings[cl.name] == cl {
-			delete(co.copyset.clearings, cl.name)
-			co.copyset.lapses.Drop(cl)
+	for _, cl := range ch.Clearings {
+		if cl.Changes--; cl.Changes == 0 && co.copyset.Clearings[cl.Name] == cl {
+			delete(co.copyset.Clearings, cl.Name)
+			co.copyset.Lapses.Drop(cl)
 		}
 	}
-	for _, name := range ch.names {
-		if co.copyset.changing[name]--; co.copyset.changing[name] == 0 {
-			delete(co.copyset.changing, name)
+	for _, name := range ch.Names {
+		if co.copyset.Changing[name]--; co.copyset.Changing[name] == 0 {
+			delete(co.copyset.Changing, name)
 		}
 	}
 }
@@ -311,27 +312,52 @@ func (co *coherence) endChange(ch *change) {
 // acknowledged the fail-over or ended (Chubby §2.9, step 6), or earlier cache leases have expired. Only
 // changes wait for it (decision 12). epoch.mu is held.
 func (co *coherence) beginFlush() {
-	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
-	flush.ended = []func(){func() { co.epoch.reports.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }}
+	flush := &tables.Clearing{Since: co.epoch.clock(), Left: map[api.SessionID]bool{}, Done: make(chan struct{})}
+	flush.Ended = []func(){func() { co.epoch.reports.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.Since)) }}
 	for s := range co.epoch.state().Sessions.All() {
 		if s.MayCache {
-			flush.left[s.ID] = true
+			flush.Left[s.ID] = true
 		}
 	}
-	if len(flush.left) > 0 {
-		co.copyset.flush = flush
-		co.copyset.lapses.Put(flush, flush.since.Add(api.CacheLease))
+	if len(flush.Left) > 0 {
+		co.copyset.Flush = flush
+		co.copyset.Lapses.Put(flush, flush.Since.Add(api.CacheLease))
 	}
 }
 
 // takeoverFlush returns what changes wait for after a takeover, or nil. epoch.mu is held.
-func (co *coherence) takeoverFlush() *change {
-	flush := co.copyset.flush
-	if flush == nil || flush.isDone() {
+func (co *coherence) takeoverFlush() *tables.Change {
+	flush := co.copyset.Flush
+	if flush == nil || flush.IsDone() {
 		return nil
 	}
-	return &change{since: flush.since, clearings: []*clearing{flush}}
+	return &tables.Change{Since: flush.Since, Clearings: []*tables.Clearing{flush}}
 }
 
 // slowChange is the wait for caches after which the master logs a change.
 const slowChange = time.Second
+
+// namesTouched returns the names that look different after a change: each node is in the listing of its
+// directory, which also counts children.
+func namesTouched(names ...api.Name) []api.Name {
+	var list []api.Name
+	for _, name := range names {
+		//mutant: list = append(list, name) //by TestCachesAreConsistent of ./cell
+		list = append(list, name, name.Parent())
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// invalidate tells a session once to drop a copy. epoch.mu is held.
+func (co *coherence) invalidate(box *tables.Mailbox, one *tables.CachedCopy, now session.Instant) {
+	if one.Sequence > 0 {
+		//mutant: co.copyset.Forget(one); return
+		return
+	}
+	one.Posted = now
+	one.Sequence = box.Post(&Event{Kind: api.EventCacheInvalidation, Path: co.epoch.path(one.Name)})
+	co.copyset.Order[one.Session].Remove(one.Place)
+	co.copyset.Told[one.Session] = append(co.copyset.Told[one.Session], one)
+	co.epoch.reports.metrics.Invalidated()
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -21,11 +22,11 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		o := reader.open(t, "/ls/local/f", api.MustExist) // which holds the mutex for both
-		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
+		m.locked(func() { m.tables.Copyset.Drop(reader.who.Session, tables.MaxCopies) })
 		known := false // when it looked last
 		m.looking.set(func() {
 			if m.epoch.mu.mu.TryLock() { // else it looks to see whether it may read
-				known = m.tables.copyset.names[reader.who.Session]["/f"] != nil
+				known = m.tables.Copyset.Names[reader.who.Session]["/f"] != nil
 				m.epoch.mu.mu.Unlock()
 			}
 		})
@@ -43,14 +44,14 @@ func TestRefusedReaderIsNotEntered(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
 		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
-		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
+		m.locked(func() { m.tables.Copyset.Drop(reader.who.Session, tables.MaxCopies) })
 		h.Rights = namespace.ToWrite
 		if _, _, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); !errors.Is(err, api.PermissionDenied) {
 			t.Errorf("a handle that was not opened to read reads: %v", err)
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if known := m.tables.copyset.names[reader.who.Session]; len(known) > 0 {
+		if known := m.tables.Copyset.Names[reader.who.Session]; len(known) > 0 {
 			t.Errorf("it may have in its cache: %v", known)
 		}
 	})
@@ -122,7 +123,7 @@ func TestUncacheableUntilApplied(t *testing.T) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
-		m.locked(func() { m.tables.copyset.drop(reader.who.Session, maxCopies) })
+		m.locked(func() { m.tables.Copyset.Drop(reader.who.Session, tables.MaxCopies) })
 		entered, leave := m.holdNextEntry()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := author.write(ctx, f)
@@ -198,6 +199,7 @@ func TestFullCacheMakesRoom(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		reader := m.client(t, 1)
 		id := reader.who.Session
+		const most = 8<<20 + 512<<10 // bytes, before one copy
 		refused, hot := 0, 0
 		for i := range 60_000 {
 			if !m.coherence.registerReader(id, api.Name(fmt.Sprintf("/absent-%s-%d", strings.Repeat("x", 50), i))) {
@@ -207,10 +209,10 @@ func TestFullCacheMakesRoom(t *testing.T) {
 				hot++
 			}
 			m.epoch.mu.Lock()
-			bytes, waits := m.tables.copyset.bytes[id], len(m.tables.boxes.byID[id].events) > 0
+			bytes, waits := m.tables.Copyset.Bytes[id], len(m.tables.Boxes.ByID[id].Events) > 0
 			m.epoch.mu.Unlock()
-			if bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
-				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, maxSessionCopiesUntold)
+			if bytes > most+512+api.MaxPath {
+				t.Fatalf("after %d names its copies take %d bytes; the bound is %d", i, bytes, most)
 			}
 			if waits && i%500 == 0 { // the client is slow
 				for events := reader.hear(t); len(events) > 0; events = reader.hear(t) {
@@ -230,13 +232,13 @@ func TestFullCacheMakesRoom(t *testing.T) {
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if bytes := m.tables.copyset.bytes[id]; bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
-			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, maxSessionCopiesUntold)
+		if bytes := m.tables.Copyset.Bytes[id]; bytes > most+512+api.MaxPath {
+			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, most)
 		}
-		if n := m.tables.copyset.used.of["p"]; n != m.tables.copyset.bytes[id] {
-			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.tables.copyset.bytes[id])
+		if n := m.tables.Copyset.Used.Of["p"]; n != m.tables.Copyset.Bytes[id] {
+			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.tables.Copyset.Bytes[id])
 		}
-		if m.tables.copyset.drop(id, maxCopies); len(m.tables.copyset.used.of)+len(m.tables.copyset.bytes)+len(m.tables.copyset.order)+len(m.tables.copyset.copies) != 0 {
+		if m.tables.Copyset.Drop(id, tables.MaxCopies); len(m.tables.Copyset.Used.Of)+len(m.tables.Copyset.Bytes)+len(m.tables.Copyset.Order)+len(m.tables.Copyset.Copies) != 0 {
 			t.Error("something is kept of a session that has ended")
 		}
 	})
@@ -246,10 +248,10 @@ func TestFullCacheMakesRoom(t *testing.T) {
 func (s *soloMaster) caughtUp(c *soloClient) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box := s.tables.boxes.byID[c.who.Session]
-	box.acknowledge(c.acked, c.acked)
-	s.tables.copyset.acknowledge(c.who.Session, box.received, maxCopies)
-	return len(box.events) == 0
+	box := s.tables.Boxes.ByID[c.who.Session]
+	box.Acknowledge(c.acked, c.acked)
+	s.tables.Copyset.Acknowledge(c.who.Session, box.Received, tables.MaxCopies)
+	return len(box.Events) == 0
 }
 
 // The master does not keep copies of names that a session has created and deleted.
@@ -265,7 +267,7 @@ func TestOwnDeletionIsForgotten(t *testing.T) {
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if n := len(m.tables.copyset.names[c.who.Session]); n > 5 {
+		if n := len(m.tables.Copyset.Names[c.who.Session]); n > 5 {
 			t.Errorf("%d names are kept of 100 files that it has deleted", n)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -18,10 +19,10 @@ import (
 
 // waitingFor is the naive twin of asking: it returns those who wait because a lock is held in that mode, in the order of the
 // queue. Such a waiter could not hold the lock beside the holders, or stands behind one that could not.
-func (q *queues) waitingFor(lock namespace.Ref, mode api.LockMode) (list []*waiter) {
-	line := slices.DeleteFunc(slices.Clone(q.byName[lock.Name]), func(w *waiter) bool { return w.lock != lock || q.isSkipped(w) })
+func waitingFor(q *tables.Queues, lock namespace.Ref, mode api.LockMode) (list []*tables.Waiter) {
+	line := slices.DeleteFunc(slices.Clone(q.ByName[lock.Name]), func(w *tables.Waiter) bool { return w.Lock != lock || q.IsSkipped(w) })
 	for i, w := range line {
-		if slices.ContainsFunc(line[:i+1], func(before *waiter) bool { return before.claim.Mode.Conflicts(mode) }) {
+		if slices.ContainsFunc(line[:i+1], func(before *tables.Waiter) bool { return before.Claim.Mode.Conflicts(mode) }) {
 			list = append(list, w)
 		}
 	}
@@ -54,7 +55,7 @@ type noisyRequest struct {
 // standing is how things stand.
 type standing struct {
 	node    namespace.Node
-	waiting []*waiter
+	waiting []*tables.Waiter
 }
 
 // noisyStep is what was done, as far as the next standing does not show it.
@@ -71,7 +72,7 @@ func (n *noise) look() (s standing) {
 	node, _ := n.m.epoch.state().Tree.Get("/f")
 	s.node = *node
 	if len(node.Holders) > 0 {
-		s.waiting = n.m.tables.queues.waitingFor(node.Ref(), node.Mode)
+		s.waiting = waitingFor(n.m.tables.Queues, node.Ref(), node.Mode)
 	}
 	return s
 }
@@ -123,7 +124,7 @@ func (n *noise) hear(r *noisyRequest) {
 
 func (n *noise) try(r *noisyRequest, before standing) (done noisyStep) {
 	n.m.epoch.mu.Lock()
-	done.recalled = len(before.node.Holders) > 0 && before.node.Mode.Conflicts(r.claim.Mode) && n.m.tables.queues.firstAhead(before.node.Ref(), r.claim.Mode) == nil
+	done.recalled = len(before.node.Holders) > 0 && before.node.Mode.Conflicts(r.claim.Mode) && n.m.tables.Queues.FirstAhead(before.node.Ref(), r.claim.Mode) == nil
 	n.m.epoch.mu.Unlock()
 	for _, holder := range before.node.Holders {
 		done.recalled = done.recalled && n.handles[holder.Owner].CachesLock && holder.Owner != r.h.Owner
@@ -138,8 +139,8 @@ func (n *noise) try(r *noisyRequest, before standing) (done noisyStep) {
 func (s *soloMaster) forget(owner namespace.Owner) {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	s.tables.handles.remove(s.tables.handles.find(owner))
-	delete(s.tables.handles.own(owner.Session).earlier, owner.Handle)
+	s.tables.Handles.Remove(s.tables.Handles.Find(owner))
+	delete(s.tables.Handles.Own(owner.Session).Earlier, owner.Handle)
 }
 
 // act does something.
@@ -173,7 +174,7 @@ func (n *noise) act(before standing) (done noisyStep) {
 	case what < 96 && some != nil && !holds: // a Close that does not come to the log
 		done.waiter = some.h.Owner
 		mu := n.m.epoch.mu.hold()
-		n.m.tables.queues.closing[done.waiter]++
+		n.m.tables.Queues.Closing[done.waiter]++
 		n.m.Locks.offers.closeEnded(mu, &raftfsm.Close{Mutation: session.Mutation{Session: done.waiter.Session}, Handle: done.waiter.Handle})
 		mu.end()
 	case what >= 96: // as at a new master, which does not know the handle
@@ -199,7 +200,7 @@ func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list
 	if h.Owner == done.holder || after.node.Lock != before.node.Lock || !before.node.Holds(h.Owner) {
 		for _, quiet := range []bool{false, true} {
 			for _, w := range after.waiting {
-				if w.quiet == quiet && tell(w.quiet, w.claim.Reason) {
+				if w.Quiet == quiet && tell(w.Quiet, w.Claim.Reason) {
 					return list
 				}
 			}
@@ -207,8 +208,8 @@ func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list
 		return list
 	}
 	for _, w := range after.waiting {
-		if !slices.Contains(before.waiting, w) || w.owner() == done.waiter {
-			tell(w.quiet, w.claim.Reason)
+		if !slices.Contains(before.waiting, w) || w.Owner() == done.waiter {
+			tell(w.Quiet, w.Claim.Reason)
 		}
 	}
 	if r := done.refused; r != nil && r.h.Owner != h.Owner && (len(after.waiting) > 0 || r.claim.Mode.Conflicts(after.node.Mode)) {

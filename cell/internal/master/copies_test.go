@@ -286,21 +286,21 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	for node := range s.epoch.state().Tree.All() {
 		failIf(t, len(node.Holders) > 0 || node.Ephemeral, "left: %+v", node)
 	}
-	for id, own := range s.tables.handles.of {
-		for _, one := range own.byID {
+	for id, own := range s.tables.Handles.Of {
+		for _, one := range own.ByID {
 			t.Errorf("left: handle %d of session %v: %+v", one.Owner.Handle, id, one)
 		}
 	}
-	for name, line := range s.tables.queues.byName {
+	for name, line := range s.tables.Queues.ByName {
 		for _, w := range line {
 			t.Errorf("left: a waiter for %s: %+v", name, w)
 		}
 	}
-	if len(s.tables.handles.used.of) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used.of) > 0 || s.tables.handles.used.all != 0 || s.tables.queues.used.all != 0 {
-		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
+	if len(s.tables.Handles.Used.Of) > 0 || len(s.tables.Handles.OnNode) > 0 || len(s.tables.Queues.Used.Of) > 0 || s.tables.Handles.Used.All != 0 || s.tables.Queues.Used.All != 0 {
+		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.Handles.Used, s.tables.Handles.OnNode, s.tables.Queues.Used)
 	}
-	failIf(t, len(s.tables.handles.refusing) > 0, "left: %d refusals on their way", len(s.tables.handles.refusing))
-	checkMail(t, s.tables.boxes)
+	failIf(t, len(s.tables.Handles.Refusing) > 0, "left: %d refusals on their way", len(s.tables.Handles.Refusing))
+	recountMail(t, s.tables.Boxes)
 }
 
 // note records an event.

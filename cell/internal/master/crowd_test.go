@@ -86,7 +86,7 @@ var crowdNames = []api.Name{"/a", "/b", "/d", "/d/x"}
 func meetCrowd(t *testing.T, seed uint64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	random := &chance{random: rand.New(rand.NewPCG(seed, 11))}
-	w := &crowd{chance: random, t: t, ctx: ctx, forced: map[api.Name]bool{}, limits: tinyLimits(), mail: maxPrincipalMail}
+	w := &crowd{chance: random, t: t, ctx: ctx, forced: map[api.Name]bool{}, limits: tinyLimits(), mail: 256 << 20}
 	w.limits.claims = 100 + w.below(1000)
 	w.limits.pending = 2000 + w.below(60000)
 	w.polite = w.percent(50)
@@ -313,7 +313,7 @@ func (w *crowd) limit() {
 	defer m.epoch.mu.Unlock()
 	m.epoch.proposer.mu.Lock()
 	defer m.epoch.proposer.mu.Unlock()
-	m.epoch.proposer.limits, m.tables.queues.claims, m.tables.boxes.limit = w.limits, w.limits.claims, w.mail
+	m.epoch.proposer.limits, m.tables.Queues.Claims, m.tables.Boxes.Limit = w.limits, w.limits.claims, w.mail
 }
 
 func (w *crowd) master() *crowdEpoch {

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"slices"
 	"testing/synctest"
 	"time"
@@ -75,21 +76,21 @@ func (w *crowd) checkOffers() {
 	m.epoch.mu.Lock()
 	defer m.epoch.mu.Unlock()
 	tree := m.epoch.state().Tree
-	for name, line := range m.tables.queues.byName {
+	for name, line := range m.tables.Queues.ByName {
 		node, there := tree.Get(name)
 		_, delayed := tree.Delay(name)
-		if !there || delayed || node.Revoked != nil || m.tables.outbox.locks[name] || slices.ContainsFunc(line, m.tables.queues.onItsWay) {
+		if !there || delayed || node.Revoked != nil || m.tables.Outbox.Locks[name] || slices.ContainsFunc(line, func(w *tables.Waiter) bool { return onItsWay(m.tables.Queues, w) }) {
 			continue
 		}
-		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 {
+		if lead := m.tables.Queues.Leading(node.Ref(), node.Mode); len(lead) > 0 {
 			w.t.Errorf("%+v waits for %s, and will not be offered it: held by %v", lead[0], name, node.Holders)
 		}
 	}
 }
 
 // onItsWay reports whether a command that may move a waiter is on its way.
-func (q *queues) onItsWay(w *waiter) bool {
-	return w.offered || w.refusal != nil || q.isClosing(w.owner())
+func onItsWay(q *tables.Queues, w *tables.Waiter) bool {
+	return w.Offered || w.Refusal != nil || q.IsClosing(w.Owner())
 }
 
 // checkPlaces checks that no waiter could have the lock.
@@ -100,20 +101,20 @@ func (w *crowd) checkPlaces() {
 	m.epoch.mu.Lock()
 	defer m.epoch.mu.Unlock()
 	tree := m.epoch.state().Tree
-	for name, line := range m.tables.queues.byName {
+	for name, line := range m.tables.Queues.ByName {
 		node, there := tree.Get(name)
 		for _, w1 := range line {
-			if !there || w1.lock != node.Ref() {
-				w.t.Errorf("a waiter for %v, which is gone: %+v", w1.lock, w1)
+			if !there || w1.Lock != node.Ref() {
+				w.t.Errorf("a waiter for %v, which is gone: %+v", w1.Lock, w1)
 			}
-			if w1.isAbsent() || m.tables.queues.isClosing(w1.owner()) || w1.offered {
-				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.isAbsent(), m.tables.queues.isClosing(w1.owner()), w1.offered, w1)
+			if w1.IsAbsent() || m.tables.Queues.IsClosing(w1.Owner()) || w1.Offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.IsAbsent(), m.tables.Queues.IsClosing(w1.Owner()), w1.Offered, w1)
 			}
 		}
 		if !there {
 			continue
 		}
-		if lead := m.tables.queues.leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == nil {
+		if lead := m.tables.Queues.Leading(node.Ref(), node.Mode); len(lead) > 0 && node.Revoked == nil {
 			d, delayed := tree.Delay(name)
 			w.t.Errorf("%+v waits for %s, and nothing prevents the grant: held by %v, delay %v %v", lead[0], name, node.Holders, d, delayed)
 		}
@@ -218,20 +219,20 @@ func (m *Master) remembered() map[string]int {
 	m.epoch.proposer.mu.Lock()
 	defer m.epoch.proposer.mu.Unlock()
 	pending, bytes, shares := len(m.epoch.proposer.pending), m.epoch.proposer.bytes, len(m.epoch.proposer.shares)
-	r, c := m.remover, m.tables.copyset
+	r, c := m.remover, m.tables.Copyset
 	flush := 0
-	if c.flush != nil {
-		flush = len(c.flush.left)
+	if c.Flush != nil {
+		flush = len(c.Flush.Left)
 	}
 	return map[string]int{
-		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.used.of), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
-		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used.of),
-		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": m.tables.queues.absent.Len(), "settled waiters": len(m.tables.outbox.requests),
-		"principals with waiters": len(m.tables.queues.used.of), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
-		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.lastLeases.Len(),
-		"delays": len(m.tables.delays.ids), "timed delays": m.tables.delays.ends.Len(),
-		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "cache leases": len(c.until), "lapses": c.lapses.Len(), "order of copies": len(c.order),
-		"bytes of copies": len(c.bytes), "principals with copies": len(c.used.of), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,
+		"leases": m.tables.Leases.Len(), "mail": len(m.tables.Boxes.Used.Of), "mailboxes": len(m.tables.Boxes.ByID), "raising": len(m.Sessions.raising), "unended": len(m.tables.Outbox.Ends),
+		"handles": len(m.tables.Handles.Of), "handles by node": len(m.tables.Handles.OnNode), "principals with handles": len(m.tables.Handles.Used.Of),
+		"queues": len(m.tables.Queues.ByName), "waiters": len(m.tables.Queues.BySession), "absent waiters": m.tables.Queues.Absent.Len(), "settled waiters": len(m.tables.Outbox.Requests),
+		"principals with waiters": len(m.tables.Queues.Used.Of), "locks to be offered again": len(m.tables.Outbox.Locks), "closes on their way": len(m.tables.Queues.Closing),
+		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.Outbox.Evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.lastLeases.Len(),
+		"delays": len(m.tables.Delays.IDs), "timed delays": m.tables.Delays.Ends.Len(),
+		"copies": len(c.Copies), "names in caches": len(c.Names), "invalidations": len(c.Told), "cache leases": len(c.Until), "lapses": c.Lapses.Len(), "order of copies": len(c.Order),
+		"bytes of copies": len(c.Bytes), "principals with copies": len(c.Used.Of), "names that change": len(c.Changing), "clearings": len(c.Clearings), "flush": flush,
 		"dying nodes": len(r.dying), "removals": len(r.waiting), "removals to look at": len(r.again), "removals to be done": len(r.ready),
 		"proposals": pending, "bytes of proposals": bytes, "shares of proposals": shares,
 	}

@@ -297,7 +297,7 @@ func (l *naiveLock) enqueue(w naiveWait) {
 	at := len(l.queue)
 	if w.ticket != (Ticket{}) {
 		at, _ = slices.BinarySearchFunc(l.queue, w.ticket, func(o naiveWait, t Ticket) int {
-			if o.ticket.before(t) {
+			if o.ticket.Before(t) {
 				return -1
 			}
 			return 1
@@ -317,9 +317,9 @@ func (d *deadlocks) picture() *picture {
 		for _, h := range node.Holders {
 			l.holders = append(l.holders, naiveWait{worker: d.worker(h.Session), mode: node.Mode})
 		}
-		for _, w := range d.m.tables.queues.byName[name] {
-			by := d.worker(w.claim.Mutation.Session)
-			l.queue = append(l.queue, naiveWait{by, w.claim.Mode, w.ticket})
+		for _, w := range d.m.tables.Queues.ByName[name] {
+			by := d.worker(w.Claim.Mutation.Session)
+			l.queue = append(l.queue, naiveWait{by, w.Claim.Mode, w.Ticket})
 			p.waiting[by] = true
 		}
 		p.locks[name] = l

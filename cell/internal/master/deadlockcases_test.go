@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -96,9 +97,9 @@ func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 			d, looks := pair(t, m, nil), 0
 			m.epoch.mu.Lock()
-			m.Locks.graph.known = func(o namespace.Owner) *openHandle {
+			m.Locks.graph.known = func(o namespace.Owner) *tables.OpenHandle {
 				looks++
-				return m.tables.handles.find(o)
+				return m.tables.Handles.Find(o)
 			}
 			m.epoch.mu.Unlock()
 			d.crossWanting(detect)
@@ -114,11 +115,11 @@ func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
 
 // BenchmarkUndetectedWait is what the search for deadlocks adds to a request that waits, where nobody asks for it.
 func BenchmarkUndetectedWait(b *testing.B) {
-	w := &waiter{}
-	g := &waitGraph{queues: newQueues(nil, 0)}
+	w := &tables.Waiter{}
+	g := &waitGraph{queues: tables.New(func() {}, 0).Queues}
 	for b.Loop() {
 		g.joined(hold{}, w)
-		delete(g.queues.detecting, w)
+		delete(g.queues.Detecting, w)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		expire := func(c *soloClient) {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			m.tables.leases.Stop(c.who.Session)
+			m.tables.Leases.Stop(c.who.Session)
 			one, _ := m.Locks.offers.endCommand([]raftfsm.End{{Session: c.who.Session, Reason: api.ByExpiry}})
 			m.epoch.submit(one)
 		}
@@ -233,7 +233,7 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 			mine := reading.open(t, path, api.MustExist).Handle
 			waits = append(waits, reading.wait(t.Context(), mine, reading.claim(mine, api.Shared)))
 		}
-		m.locked(func() { m.tables.queues.claims = 1 }) // there is room for the waiters of one lock
+		m.locked(func() { m.tables.Queues.Claims = 1 }) // there is room for the waiters of one lock
 		noErr(t, m.Sessions.Expire(t.Context(), failing.who.Session))
 		time.Sleep(time.Second)
 		for i, wait := range waits {

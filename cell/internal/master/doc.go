@@ -20,8 +20,8 @@
 //   - reports hears what happened, and keeps hold times and usages (what may be misuse), counts and logs.
 //
 // All share the epoch: the replicated state, the log (through the proposer), the fence and the clock. Their
-// data is in tables, which know none of this and are tested alone: leases, mailboxes, handles, queues, delays,
-// the copyset (who caches what) and the outbox (what is still to be proposed).
+// data is in package tables, which knows none of this: leases, mailboxes, handles, queues, delays, the copyset
+// (who caches what) and the outbox (what is still to be proposed).
 //
 // The package knows no protobuf, Raft, sockets or files: it gets a Log, a Fence, a clock and a Connection.
 //
@@ -42,3 +42,17 @@
 // A Master has goroutines for the proposer, the journal, the remover and the check points, and two for the
 // timekeeper. They end with the epoch's context, and Wait waits for them.
 package master
+
+import "github.com/chubbylock/chubby/cell/internal/master/tables"
+
+// Callers of a master see these of the tables.
+type (
+	// Handle is a client's copy of a handle.
+	Handle = tables.Handle
+	// EventSet is a set of event kinds.
+	EventSet = tables.EventSet
+	// Event is an event for one session.
+	Event = tables.Event
+	// Ticket is a place in the queue of one lock.
+	Ticket = tables.Ticket
+)

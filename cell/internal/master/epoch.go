@@ -3,11 +3,13 @@ package master
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -114,44 +116,77 @@ func (e *epoch) principal(id api.SessionID) string {
 	return ""
 }
 
-// Log is the replicated log, as a master needs it.
-type Log interface {
-	// Append puts an entry into the log, and returns its commands' results once it is applied. After an error
-	// of code NotMaster the entry is not in the log, nor ever will be; after any other it may.
-	Append(entry []byte) ([]raftfsm.Result, error)
+// isAnswered reports whether a request was done. Its retry goes through the log, for the same answer.
+func (e *epoch) isAnswered(mutation session.Mutation) bool {
+	s, ok := e.state().Sessions.Get(mutation.Session)
+	if !ok {
+		return false
+	}
+	at, found := requestAt(s, mutation.Number)
+	return found && s.Open[at].Done
 }
 
-// entries puts an epoch's entries into the log, one at a time, in a turn of the proposer (proposer.turn).
-type entries struct {
-	log   Log
-	epoch api.Epoch
-	wall  func() int64
-
-	clock  session.Clock
-	phases func() steps.Phases // of the last applied entry
-	last   *steps.EntryTimes   // the newest; nil before the first
+func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
+	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
+		return cmp.Compare(r.Number, n)
+	})
 }
 
-// append is AppendEntry, timed.
-func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	now := &steps.EntryTimes{Commands: len(commands), From: n.clock()}
-	results, err := AppendEntry(n.log, n.epoch, n.wall(), commands)
-	if err == nil {
-		now.Phases = n.phases()
-	}
-	n.last = now
-	return results, err
+// refuseAs is refuseThen for a refusal about the request itself.
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
+	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
 }
 
-// AppendEntry puts commands into the log as one entry, and returns their results.
-func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	data, err := raftfsm.JoinEntry(epoch, wall, commands)
-	if err != nil {
-		return nil, err
+// sessionEnded returns the error for a session that is not served. It is SessionExpired only if the log says
+// that the session has ended or has to. Until then a later master may keep it alive, and its client must not
+// let go of everything.
+func (e *epoch) sessionEnded(id api.SessionID) error {
+	switch s, ok := e.state().Sessions.Get(id); {
+	case ok && s.Terminating != nil:
+		return &refusal.Refusal{Cause: refusal.SessionTerminating, Session: id, By: s.Terminating}
+	case ok:
+		return api.Errorf(api.Unavailable, "session %v is not extended any more, and its end has not been committed yet: try again", id)
 	}
-	results, err := log.Append(data)
-	if err == nil && len(results) != len(commands) {
-		return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
+	return sessionExpired(id)
+}
+
+func sessionExpired(id api.SessionID) error {
+	return api.Errorf(api.SessionExpired, "session %v has ended; open a new one", id)
+}
+
+// look returns the current node of a handle.
+func (e *epoch) look(h Handle) (*namespace.Node, error) {
+	state := e.state()
+	if _, ok := state.Sessions.Get(h.Owner.Session); !ok {
+		return nil, sessionExpired(h.Owner.Session)
 	}
-	return results, err
+	for _, g := range h.Preconditions() {
+		if err := state.CheckPrecondition(g); err != nil {
+			return nil, err
+		}
+	}
+	return state.Tree.Resolve(h.Node)
+}
+
+// Epoch returns its epoch.
+func (m *Master) Epoch() api.Epoch { return m.epoch.number }
+
+// Cell returns the cell's name.
+func (m *Master) Cell() string { return m.epoch.cell }
+
+// Context returns a context that ends with the epoch.
+func (m *Master) Context() context.Context { return m.epoch.ctx }
+
+// Path returns the path of a name in this cell, for people and clients.
+func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
+
+// State returns the replicated state of this replica, without a proof of leadership.
+func (m *Master) State() *raftfsm.State { return m.epoch.state() }
+
+// NodeNamed returns the node of a name, or zero, without a proof of leadership.
+func (m *Master) NodeNamed(name api.Name) namespace.Ref {
+	if node, there := m.epoch.state().Tree.Get(name); there {
+		return node.Ref()
+	}
+	return namespace.Ref{}
 }

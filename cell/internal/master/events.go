@@ -1,9 +1,12 @@
 package master
 
 import (
+	"context"
 	"log/slog"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -15,21 +18,21 @@ import (
 // publisher puts events into the mailboxes of the sessions they concern.
 type publisher struct {
 	epoch   *epoch
-	boxes   *mailboxes
-	handles *handles
-	queues  *queues
-	recalls recalls
-	copyset *copyset
+	boxes   *tables.Mailboxes
+	handles *tables.Handles
+	queues  *tables.Queues
+	recalls tables.Recalls
+	copyset *tables.Copyset
 }
 
 // postTo posts a copy of an event about a handle to its session. It returns the event's number, 0 without a
 // mailbox. epoch.mu is held.
 func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
-	box := p.boxes.byID[to.Session]
+	box := p.boxes.ByID[to.Session]
 	if box == nil {
 		return 0
 	}
-	return box.post(&Event{
+	return box.Post(&Event{
 		Kind: kind, Handle: to.Handle, Path: p.epoch.path(ref.Name), Child: e.Child,
 		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation, Recall: e.Recall,
 	})
@@ -37,7 +40,7 @@ func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.Event
 
 // publishChange posts a change to handles on the node and its directory.
 func (p *publisher) publishChange(mu hold, c namespace.Change) {
-	if !p.copyset.isChanging(c.Node.Name) {
+	if !p.copyset.IsChanging(c.Node.Name) {
 		p.epoch.reports.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
 			slog.String("event", "bug"), slog.String("path", p.epoch.path(c.Node.Name)), slog.Any("change", c.Kind))
 	}
@@ -73,18 +76,18 @@ func (p *publisher) tellReaders(mu hold, ref namespace.Ref, kind api.EventKind, 
 		node, err := tree.Resolve(ref)
 		return err == nil && tree.Permit(node, principal, namespace.ToRead) == nil
 	}
-	for _, h := range p.handles.onNode[ref] {
+	for _, h := range p.handles.OnNode[ref] {
 		mu.pause(1)
-		h.looked, h.tried = false, false
+		h.Looked, h.Tried = false, false
 		if !h.Events.Has(kind) {
 			continue
 		}
 		if needsRead {
-			may, asked := readers[h.principal]
+			may, asked := readers[h.Principal]
 			if !asked {
-				may = reads(h.principal, ref) && (other == ref || reads(h.principal, other))
-				readers[h.principal] = may
-				//mutant: delete(readers, h.principal); mu.mu.steps = 0
+				may = reads(h.Principal, ref) && (other == ref || reads(h.Principal, other))
+				readers[h.Principal] = may
+				//mutant: delete(readers, h.Principal); mu.mu.steps = 0
 				mu.pause(permitSteps)
 			}
 			if !may {
@@ -100,13 +103,13 @@ const permitSteps = 16
 
 // nodeRemoved tells all handles on a node, and answers its waiters.
 func (p *publisher) nodeRemoved(mu hold, node namespace.Ref) {
-	for _, h := range p.handles.onNode[node] {
+	for _, h := range p.handles.OnNode[node] {
 		p.tellRemoved(h.Owner, node)
 		mu.pause(1)
 	}
-	for _, w := range p.queues.ofNode(node) {
+	for _, w := range p.queues.OfNode(node) {
 		mu.pause(4) // it changes four tables and wakes the waiter
-		p.queues.answerWaiter(w.key(), raftfsm.Answer{Refusal: &refusal.Refusal{Cause: refusal.NodeDeleted}})
+		p.queues.AnswerWaiter(w.Key(), raftfsm.Answer{Refusal: &refusal.Refusal{Cause: refusal.NodeDeleted}})
 	}
 }
 
@@ -136,7 +139,7 @@ func (p *publisher) tellVacant(mu hold, r raftfsm.Result) {
 		}
 	}
 	for _, v := range r.Vacant {
-		p.recalls.end(p.recalls[v.Lock])
+		p.recalls.End(p.recalls[v.Lock])
 		if !handedOn[v.Lock] {
 			p.epoch.reports.holdTimes.endHold(v.Lock.Name, p.epoch.clock())
 			p.tellHandles(mu, v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
@@ -148,8 +151,126 @@ func (p *publisher) tellVacant(mu hold, r raftfsm.Result) {
 // tellFailOver tells every inherited session that events may be lost, so that clients look again (Chubby
 // §2.5, §2.9 step 5).
 func (p *publisher) tellFailOver(mu hold) {
-	for _, box := range p.boxes.byID {
+	for _, box := range p.boxes.ByID {
 		mu.pause(1)
-		box.post(&Event{Kind: api.EventMasterFailedOver, Explanation: "a new master has taken over: events may have been lost, look again"})
+		box.Post(&Event{Kind: api.EventMasterFailedOver, Explanation: "a new master has taken over: events may have been lost, look again"})
 	}
+}
+
+// tellConflicts posts an event to holders that want it, when requests wait because of them. A holder that
+// just got the lock, or whose handle is new here, learns of the first waiter; the others learn of each new
+// one. Call it after changes of the holders or the queue. tried is a refused request, which counts as a
+// waiter that leaves at once; it may be nil.
+//
+// A quiet request goes only to holders that may keep the lock unused, as a recall that programs do not see.
+func (p *publisher) tellConflicts(mu hold, lock namespace.Ref, tried *tables.Waiter) {
+	if tried == nil && len(p.queues.ByName[lock.Name]) == 0 { // mostly
+		return
+	}
+	node, err := p.epoch.state().Tree.Resolve(lock)
+	if err != nil {
+		return
+	}
+	var news tables.Askers
+	looked := false
+	for _, holder := range node.Holders {
+		steps := 1
+		if h := p.handles.OnNode[lock][holder.Owner]; h != nil && h.WantsConflicts() {
+			if !looked { // most holders do not want the event, and the queue may be long
+				news, looked = p.queues.Asking(lock, node.Mode, tried), true
+				steps += p.queues.StepsOf(lock.Name)
+			}
+			p.tellConflictsTo(h, node.Lock, news)
+		}
+		mu.pause(steps)
+	}
+}
+
+// tellConflictsTo tells one holder. epoch.mu is held.
+func (p *publisher) tellConflictsTo(h *tables.OpenHandle, generation api.Generation, news tables.Askers) {
+	list := news.Unknown
+	if !h.Told {
+		list = news.First[:]
+	}
+	for _, w := range list {
+		if w == nil || !h.HearsOf(w) {
+			continue
+		}
+		//mutant: p.postTo(h.Owner, h.Node, api.EventConflictingLock, &Event{Generation: generation, Recall: w.Quiet})
+		p.postTo(h.Owner, h.Node, api.EventConflictingLock, &Event{Generation: generation, Explanation: w.Claim.Reason, Recall: w.Quiet})
+		if !h.Told {
+			break
+		}
+	}
+	h.Told = true
+}
+
+// maxRecall bounds how long a TryAcquire or a Delete waits for a kept lock.
+const maxRecall = time.Second
+
+// maxRecalled bounds the holders of a recalled lock; one with more is not recalled.
+const maxRecalled = 64
+
+// awaitRecall asks for a kept, unused lock that conflicts with mode, and waits for it. asked says that
+// holders were told.
+func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by namespace.Owner, mode api.LockMode) (asked bool) {
+	if node, err := p.epoch.state().Tree.Resolve(lock); err != nil || len(node.Holders) == 0 { // most need no mutex
+		return false
+	}
+	mu := p.epoch.mu.holdPatiently()
+	r := p.recall(mu, lock, by, mode)
+	mu.end()
+	if r == nil {
+		return false
+	}
+	timer := time.NewTimer(r.Until.Sub(p.epoch.clock()))
+	defer timer.Stop()
+	select {
+	case <-r.Done:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-p.epoch.ctx.Done():
+	}
+	return true
+}
+
+// recall asks a lock's holders for it once. It returns nil if there is nothing to wait for: an earlier
+// request waits, or a holder does not keep the lock.
+func (p *publisher) recall(mu hold, lock namespace.Ref, by namespace.Owner, mode api.LockMode) *tables.Recall {
+	mu.pause(p.queues.StepsOf(lock.Name))
+	node, err := p.epoch.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) == 0 || len(node.Holders) > maxRecalled || node.Revoked != nil || !node.Mode.Conflicts(mode) ||
+		p.queues.FirstAhead(lock, mode) != nil {
+		return nil
+	}
+	open := p.handles.OnNode[lock]
+	for _, holder := range node.Holders {
+		if h := open[holder.Owner]; h == nil || h.Owner == by || !h.CachesLock || !h.Events.Has(api.EventConflictingLock) {
+			return nil
+		}
+	}
+	if r := p.recalls[lock]; r != nil {
+		return r
+	}
+	r := &tables.Recall{Lock: lock, Until: p.epoch.clock().Add(maxRecall), Done: make(chan struct{})}
+	for _, holder := range node.Holders {
+		sequence := p.postTo(holder.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock, Recall: true})
+		if sequence == 0 {
+			continue
+		}
+		box := p.boxes.ByID[holder.Session]
+		if box.Recalled == nil {
+			box.Recalled = map[*tables.Recall]uint64{}
+		}
+		if box.Recalled[r] == 0 {
+			r.Of = append(r.Of, box)
+			r.Left++
+		}
+		box.Recalled[r] = sequence
+	}
+	if r.Left == 0 {
+		return nil
+	}
+	p.recalls[lock] = r
+	return r
 }

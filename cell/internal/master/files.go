@@ -1,264 +1,41 @@
 package master
 
 import (
-	"cmp"
 	"context"
-	"path"
-	"slices"
-	"strconv"
+	"errors"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
-	"golang.org/x/text/unicode/norm"
 )
 
 // Files is the master's part that opens, reads, changes and closes nodes (Chubby §2.6).
 type Files struct {
 	epoch     *epoch
-	handles   *handles
-	boxes     *mailboxes
-	queues    *queues
+	handles   *tables.Handles
+	boxes     *tables.Mailboxes
+	queues    *tables.Queues
 	events    *publisher
 	offers    *offers
 	coherence *coherence
-}
-
-// OpenRequest is a decoded and validated Open.
-type OpenRequest struct {
-	Mutation  session.Mutation
-	Path      api.Path
-	Directory Handle // of a relative path, or zero
-	Handle    Handle // as asked for; the node completes it
-	Create    raftfsm.Open
-}
-
-// Opened is the answer of Open.
-type Opened struct {
-	Handle  Handle
-	Created bool
-	Stat    api.Stat // as found or created
-
-	Cacheable bool // the client may keep the stat
-	Reusable  bool // and reuse the handle for another Open
-}
-
-// Open opens a node. An existing permanent node needs no log entry. An ephemeral node, or one that may be
-// created, needs one. Open reserves the handle first, so that an Open beyond the quota creates no node.
-func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
-	one, err := f.reserveHandle(r)
-	if err != nil {
-		done := func() {
-			f.epoch.mu.Lock()
-			defer f.epoch.mu.Unlock()
-			f.handles.endRefusal(r.Handle.Owner)
-		}
-		if _, err := f.refuseThen(ctx, r.Mutation, err, done); err != nil {
-			return Opened{}, err
-		}
-		return f.Open(ctx, r) // the log had answered it: an answered request is not refused
-	}
-	if _, err := f.epoch.fence.Prove(ctx); err != nil {
-		f.endReservation(one)
-		return Opened{}, err
-	}
-	o, here, err := f.openHere(r, one)
-	if here {
-		f.endReservation(one)
-		return o, err
-	}
-	return f.openLogged(ctx, r, one)
-}
-
-// reserveHandle enters the handle of an Open. After an error the caller has to refuse the Open, and until
-// handles.endRefusal the log answers all its copies.
-func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
-	principal := f.epoch.principal(r.Mutation.Session)
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
-	defer func() {
-		if err != nil {
-			f.handles.refusing[r.Handle.Owner]++
-		}
-	}()
-	if f.boxes.byID[r.Mutation.Session] != nil {
-		f.handles.declare(r.Mutation)
-	}
-	if err := f.checkUnfinished(r.Mutation); err != nil {
-		return nil, err
-	}
-	h := r.Handle
-	h.Epoch = f.epoch.number
-	if f.epoch.isAnswered(r.Mutation) || f.handles.find(h.Owner) != nil {
-		return f.handles.reserve(h, principal, nil)
-	}
-	if r.Directory.Owner.Session != 0 {
-		if _, err := f.handles.get(r.Directory, f.epoch.number, principal); err != nil {
-			return nil, err
-		}
-		if _, err := f.epoch.state().Tree.Resolve(r.Directory.Node); err != nil {
-			return nil, err
-		}
-	}
-	allowed := f.epoch.state().Quota(principal).Handles
-	//mutant: _ = allowed; return f.handles.reserve(h, principal, nil)
-	return f.handles.reserve(h, principal, &allowed)
-}
-
-func (f *Files) endReservation(one *openHandle) {
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
-	f.handles.endReservation(one)
-}
-
-// openHere opens a node without the log, or refuses to. here is false if the log has to answer. All copies of
-// a request are answered in one way, here or by the log. While the log may still refuse a copy
-// (handles.refusing), the log answers: its refusal is final, and no client would own a handle opened here.
-//
-// One hold of epoch.mu reads the node and enters the handle. So earlier changes are in the answer, and later
-// ones are events. A session becomes a reader only if it may know the answer: changes wait for readers, and
-// notify them.
-func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, err error) {
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
-	state, id := f.epoch.state(), r.Mutation.Session
-	if err := f.checkUnfinished(r.Mutation); err != nil {
-		return o, true, err
-	}
-	own := f.handles.own(id)
-	if err := own.refused[r.Mutation.Number]; err != nil {
-		return o, true, err
-	}
-	node, there := state.Tree.Get(r.Path.Name())
-	switch {
-	case one.logged || f.handles.refusing[one.Owner] > 0 || f.epoch.isAnswered(r.Mutation):
-	case own.byID[one.Owner.Handle] != one:
-		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
-	case one.open: // another copy came first
-		if node, err = state.Tree.Resolve(one.Node); err != nil {
-			return o, true, err
-		}
-		return f.openedHere(r, one, node), true, nil
-	case there && !node.Ephemeral && r.Create.Create != api.MustCreate:
-		if err := mayOpen(state, id, node, &r.Create); err != nil {
-			if r.Create.Create != api.MustExist {
-				break // a late copy at another master might create the node: the log's refusal is final
-			}
-			return o, true, f.handles.refuse(r.Mutation, err)
-		}
-		one.Directory = node.Kind == api.Directory
-		f.handles.bind(one, node.Ref())
-		usage := f.epoch.reports.usages.ofSession[id]
-		usage.count(countOpens, node.Name)
-		usage.opened(node)
-		return f.openedHere(r, one, node), true, nil
-	case !there && r.Create.Create == api.MustExist:
-		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
-		told := *f.handles.refuse(r.Mutation, absent)
-		told.Cacheable = !r.Handle.NoCache && mayKnow(state, f.epoch.principal(id), r.Path.Name()) && f.coherence.enterReader(id, r.Path.Name())
-		return o, true, &told
-	default:
-		if fault := checkSpelling(state, r.Path.Name(), r.Create.Create); fault != nil {
-			return o, true, f.handles.refuse(r.Mutation, fault)
-		}
-	}
-	one.logged = true
-	return o, false, nil
-}
-
-// openedHere returns the answer to an Open without the log. epoch.mu is held.
-func (f *Files) openedHere(r OpenRequest, one *openHandle, node *namespace.Node) Opened {
-	o := Opened{Handle: one.Handle, Stat: stat(node, r.Path)}
-	o.Cacheable = f.epoch.mayKeep(r.Handle, node.Name) && f.coherence.enterReader(r.Mutation.Session, node.Name)
-	o.Reusable = o.Cacheable && f.coherence.enterReader(r.Mutation.Session, api.ACLDir) // a change there may withdraw the right to open
-	return o
-}
-
-// mayOpen returns why an existing node cannot be opened as asked, or nil.
-func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *raftfsm.Open) error {
-	for _, g := range c.Preconditions {
-		if err := state.CheckPrecondition(g); err != nil {
-			return err
-		}
-	}
-	return state.CheckOpen(id, node, c)
-}
-
-// openLogged opens a node through the log. Only MustExist surely creates none: in other modes the node may be
-// gone by then.
-func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) (Opened, error) {
-	r.Create.Mutation, r.Create.Name = r.Mutation, r.Path.Name()
-	c := raftfsm.Command{Open: &r.Create}
-	done := func() { f.endReservation(one) }
-	var result raftfsm.Result
-	var err error
-	if r.Create.Create == api.MustExist {
-		result, err = f.epoch.propose(ctx, c, done)
-	} else {
-		result, err = f.coherence.applyChange(ctx, r.Mutation, c, done, namesTouched(r.Create.Name)...)
-	}
-	if err != nil {
-		return Opened{}, err
-	}
-	return openedBy(one.Handle, r.Path.Cell(), result.Answer)
-}
-
-// openedBy makes the answer to an Open from the log's answer alone: others may have written since, and the
-// creator would take their contents for its own. An ended session is answered, too: its next call fails, and
-// what it created counts as done.
-func openedBy(h Handle, cell string, a raftfsm.Answer) (Opened, error) {
-	described, err := a.Stat.In(cell)
-	return Opened{Handle: h, Created: a.Created, Stat: described}, err
-}
-
-// bindOpened opens the handle of a logged Open. If the node was removed since, as before a retry, it posts
-// the event.
-func (f *Files) bindOpened(c *raftfsm.Open, done *raftfsm.Stat) {
-	owner := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
-	one := f.handles.find(owner)
-	if one == nil || one.open {
-		return // it was closed meanwhile, or opened by another copy
-	}
-	node := namespace.Ref{Name: done.Name, Instance: done.Instance}
-	one.Ephemeral, one.Directory = done.Ephemeral, done.Kind == api.Directory
-	f.handles.bind(one, node)
-	f.epoch.reports.usages.ofSession[owner.Session].count(countOpens, node.Name)
-	if _, gone := f.epoch.state().Tree.Resolve(node); gone != nil {
-		f.events.tellRemoved(owner, node)
-	}
-}
-
-// isAnswered reports whether a request was done. Its retry goes through the log, for the same answer.
-func (e *epoch) isAnswered(mutation session.Mutation) bool {
-	s, ok := e.state().Sessions.Get(mutation.Session)
-	if !ok {
-		return false
-	}
-	at, found := requestAt(s, mutation.Number)
-	return found && s.Open[at].Done
 }
 
 // checkUnfinished returns an error if the client has given up the request's answer, or nil. epoch.mu is held.
 func (f *Files) checkUnfinished(by session.Mutation) error {
 	s, ok := f.epoch.state().Sessions.Get(by.Session)
 	if !ok {
-		//mutant: f.handles.own(by.Session); return f.epoch.sessionEnded(by.Session)
+		//mutant: f.handles.Own(by.Session); return f.epoch.sessionEnded(by.Session)
 		return f.epoch.sessionEnded(by.Session) // perhaps not observed yet
 	}
 	_, open := requestAt(s, by.Number)
-	if (open || by.Number > s.HighestIssued) && !f.handles.own(by.Session).declared.Finished(by.Number) {
+	if (open || by.Number > s.HighestIssued) && !f.handles.Own(by.Session).Declared.Finished(by.Number) {
 		return nil
 	}
 	return &refusal.Refusal{Cause: refusal.RequestFinished, Request: by.Number, Session: by.Session}
-}
-
-func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
-	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
-		return cmp.Compare(r.Number, n)
-	})
 }
 
 // stat describes a node by the caller's path.
@@ -285,10 +62,10 @@ type purpose struct {
 func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	mu := f.epoch.mu.hold()
 	defer mu.end()
-	if f.boxes.byID[h.Owner.Session] == nil {
+	if f.boxes.ByID[h.Owner.Session] == nil {
 		return f.epoch.sessionEnded(h.Owner.Session)
 	}
-	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
+	one, err := f.handles.Get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
 	if err != nil {
 		return err
 	}
@@ -297,23 +74,23 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 			namespace.ToRead: refusal.NotOpenedToRead, namespace.ToWrite: refusal.NotOpenedToWrite, namespace.ToChange: refusal.NotOpenedToChange,
 		}[right]}
 	}
-	one.locks = one.locks || to.locking
+	one.Locks = one.Locks || to.locking
 	f.countUse(one, to)
-	if !one.told && one.wantsConflicts() { // the handle may be of an earlier epoch, and hold the lock
+	if !one.Told && one.WantsConflicts() { // the handle may be of an earlier epoch, and hold the lock
 		//mutant: _ = f.events.tellConflicts
 		f.events.tellConflicts(mu, one.Node, nil)
 	}
 	return nil
 }
 
-func (f *Files) countUse(one *openHandle, to purpose) {
-	if to.looking && one.looked {
+func (f *Files) countUse(one *tables.OpenHandle, to purpose) {
+	if to.looking && one.Looked {
 		f.epoch.reports.usages.ofSession[one.Owner.Session].count(misuse.Polling, one.Node.Name)
 	}
-	if to.trying && one.tried {
+	if to.trying && one.Tried {
 		f.epoch.reports.usages.ofSession[one.Owner.Session].count(misuse.LockPolling, one.Node.Name)
 	}
-	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
+	one.Looked, one.Tried = one.Looked || to.looking, one.Tried || to.trying
 }
 
 // Change makes a change through a handle.
@@ -327,19 +104,104 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 	return f.coherence.applyChange(ctx, by, c, nil, namesTouched(h.Node.Name)...)
 }
 
-// checkSpelling refuses to create a node whose name is not in Unicode's normal form C (NFC). Such a name
-// looks like another, so two programs that mean one lock would have two. That happens if one reads the name
-// from a file system that decomposes names. Existing nodes keep their names. The master checks its own tree,
-// outside the log: replicas need not agree on Unicode tables. Opens and transactions check here; a restore
-// does not.
-func checkSpelling(state *raftfsm.State, name api.Name, create api.Create) *api.Error {
-	own := path.Base(string(name))
-	if create == api.MustExist || !state.WantsNFC() || norm.NFC.IsNormalString(own) {
-		return nil
+// refuseHandle refuses to lock through a handle that is closed, or will be by a Close on its way: no later
+// command would release the lock. epoch.mu is held.
+func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
+	if one := f.handles.Find(owner); one == nil || !one.Open || f.queues.IsClosing(owner) {
+		return &refusal.Refusal{Cause: refusal.HandleClosedWhileAsked}
 	}
-	if _, there := state.Tree.Get(name); there {
-		return nil
+	return nil
+}
+
+// A request may have been done unknown to its client: the answer was lost, or a copy is on its way to the
+// log. So the master alone never refuses a numbered request for what only it knows: a full queue, a quota, a
+// closed handle. It proposes the refusal, and the log decides. If the request was done, the client gets that
+// answer; if not, no copy ever will be. The entry also proves leadership. The error is marked Final; a client
+// accepts no other for a retried request.
+
+// Refuse makes a refusal the answer of a request. It returns the log's answer: the result if it was done,
+// else this or an earlier refusal.
+func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
+	return f.refuseThen(ctx, by, because, func() {})
+}
+
+// refuseThen is Refuse, and calls after when the log has answered, or never will. The end of ctx does not
+// stop the refusal.
+func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because error, after func()) (raftfsm.Result, error) {
+	r, err := (*refusal.Refusal)(nil), because
+	if code := api.CodeOf(because); code != api.Cancelled && refusal.IsFinal(code) { // others say nothing about the request itself
+		f.epoch.mu.Lock()
+		//mutant: err = nil
+		err = f.checkUnfinished(by) // no client waits for its answer; the log may not know that, and answer once more
+		f.epoch.mu.Unlock()
 	}
-	return api.Errorf(api.InvalidPath, "the name %s is not in Unicode's normal form C (NFC), and looks like another: write it as %s; names that are there already stay as they are",
-		strconv.QuoteToASCII(own), strconv.QuoteToASCII(norm.NFC.String(own)))
+	if err == nil && !errors.As(because, &r) {
+		err = because // the log keeps causes, not words; without one, the error is not final
+	}
+	if err != nil {
+		after()
+		return raftfsm.Result{}, err
+	}
+	//mutant: after(); return raftfsm.Result{}, because
+	return f.epoch.refuseAs(ctx, by, r, after)
+}
+
+// Read returns a handle's node at a moment after the call began: it proves leadership first. So a refusal is
+// proved, too.
+func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
+	node, _, err := f.read(ctx, h, right, purpose{})
+	return node, err
+}
+
+// ReadToCache is Read, and reports whether the client may cache the node. It registers the session as a
+// reader before it reads, and after it has checked the right to.
+func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
+	return f.read(ctx, h, right, purpose{looking: true, caching: true})
+}
+
+func (f *Files) read(ctx context.Context, h Handle, right namespace.Rights, to purpose) (node *namespace.Node, cacheable bool, err error) {
+	if _, err := f.epoch.fence.Prove(ctx); err != nil {
+		return nil, false, err
+	}
+	if err := f.use(h, right, to); err != nil {
+		return nil, false, err
+	}
+	cacheable = to.caching && f.epoch.mayKeep(h, h.Node.Name) && f.coherence.registerReader(h.Owner.Session, h.Node.Name)
+	node, err = f.epoch.look(h)
+	return node, cacheable, err
+}
+
+// DirectoryPage is a page of a directory.
+type DirectoryPage struct {
+	Children  []*namespace.Node
+	More      bool
+	Cacheable bool
+}
+
+// ReadDir returns a page of at most most children, as in newPage.
+func (f *Files) ReadDir(ctx context.Context, h Handle, after string, most int) (DirectoryPage, error) {
+	node, cacheable, err := f.read(ctx, h, namespace.ToRead, purpose{looking: after == "", caching: true})
+	if err != nil {
+		return DirectoryPage{}, err
+	}
+	if node.Kind != api.Directory {
+		return DirectoryPage{}, api.Errorf(api.NotDirectory, "only directories have children")
+	}
+	p := DirectoryPage{Cacheable: cacheable}
+	bytes, length := 0, pageLength(most)
+	for child := range f.epoch.state().Tree.Children(h.Node.Name, after) {
+		if len(p.Children) == length || bytes >= api.MaxPageBytes {
+			p.More = true
+			break
+		}
+		p.Children = append(p.Children, child)
+		bytes += statBytes(child)
+	}
+	return p, nil
+}
+
+// statBytes bounds the length of a node's metadata in a reply.
+func statBytes(n *namespace.Node) int {
+	const plain = 128 // numbers, and /ls/<cell>
+	return plain + len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change)
 }

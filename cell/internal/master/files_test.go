@@ -129,7 +129,7 @@ func (s *soloMaster) refusesNothing(t *testing.T) {
 	t.Helper()
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	failIf(t, len(s.tables.handles.refusing) > 0, "%d refusals are still on their way", len(s.tables.handles.refusing))
+	failIf(t, len(s.tables.Handles.Refusing) > 0, "%d refusals are still on their way", len(s.tables.Handles.Refusing))
 }
 
 // Between the look at the quota and the entry that refuses, a copy of the Open finds room, and is done: that is the answer
@@ -145,7 +145,7 @@ func TestCopyBeforeRefusal(t *testing.T) {
 		done := func() {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			m.tables.handles.endRefusal(q.Handle.Owner)
+			m.tables.Handles.EndRefusal(q.Handle.Owner)
 		}
 		if _, err := m.Files.refuseThen(t.Context(), q.Mutation, why, done); err != nil {
 			t.Errorf("a copy of it was done, and its refusal is %v", err)
@@ -237,7 +237,7 @@ func TestTxnForgetsCopiesOfWhatItDeletes(t *testing.T) {
 		commit(raftfsm.Operation{Name: "/a", Delete: true}, raftfsm.Operation{Name: "/b", Create: api.MayCreate, Contents: []byte("x")})
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		copies := m.tables.copyset.names[author.who.Session]
+		copies := m.tables.Copyset.Names[author.who.Session]
 		if copies["/a"] != nil || copies["/b"] == nil {
 			t.Errorf("of what was deleted %v is there, of what was written %v", copies["/a"], copies["/b"])
 		}

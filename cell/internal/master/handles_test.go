@@ -29,7 +29,7 @@ func (c *soloClient) asked(path string, create raftfsm.Open) OpenRequest {
 func (s *soloMaster) handlesOf(id api.SessionID) int {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	return s.tables.handles.count(id)
+	return s.tables.Handles.Count(id)
 }
 
 // quota sets the quota of the clients of a test.
@@ -97,8 +97,8 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 		fails(t, errOf(m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{}))), api.SessionExpired)
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if _, known := m.tables.handles.of[c.who.Session]; known || m.tables.handles.used.of[""] > 0 || m.tables.handles.used.of["p"] != 1 {
-			t.Errorf("known %v, used %v", known, m.tables.handles.used)
+		if _, known := m.tables.Handles.Of[c.who.Session]; known || m.tables.Handles.Used.Of[""] > 0 || m.tables.Handles.Used.Of["p"] != 1 {
+			t.Errorf("known %v, used %v", known, m.tables.Handles.Used)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if n := len(m.tables.handles.of[c.who.Session].earlier); n > api.MaxHandles {
+		if n := len(m.tables.Handles.Of[c.who.Session].Earlier); n > api.MaxHandles {
 			t.Errorf("%d are remembered", n)
 		}
 	})
@@ -182,7 +182,7 @@ func TestCloseGoesByTheLog(t *testing.T) {
 				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
 				must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
 				if !known {
-					m.locked(func() { m.tables.handles.close(h.Owner) })
+					m.locked(func() { m.tables.Handles.Close(h.Owner) })
 				}
 				noErr(t, m.Files.Close(t.Context(), c.mutation(), h))
 				if node, _ := m.epoch.state().Tree.Get("/f"); len(node.Holders) > 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
@@ -114,29 +115,29 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		if i%10 < 3 {
 			ref = crowded(i % 10)
 		}
-		w, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
+		w, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
 		noErr(t, err)
 		if i%3 == 0 {
-			s.tables.queues.detach(w, s.epoch.clock().Add(-1))
+			s.tables.Queues.Detach(w, s.epoch.clock().Add(-1))
 		}
 		mu.pause(1)
 	}
 	for i := range manyWatchers {
 		owner := namespace.Owner{Session: clients[i], Handle: 1}
-		one := s.tables.handles.enter(Handle{Owner: owner, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
-		s.tables.handles.bind(one, node.Ref())
+		one := s.tables.Handles.Enter(Handle{Owner: owner, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
+		s.tables.Handles.Bind(one, node.Ref())
 		for n := range 3 {
-			s.tables.copyset.register(owner.Session, one.principal, cached(n), false, 0)
+			s.tables.Copyset.Register(owner.Session, one.Principal, cached(n), false, 0)
 		}
 		mu.pause(1)
 	}
 	for i := range manyRemovals {
 		name := api.Name(fmt.Sprint("/removed-", i))
 		for _, id := range clients[i : i+5] {
-			s.tables.copyset.register(id, "p", name, false, 0)
+			s.tables.Copyset.Register(id, "p", name, false, 0)
 		}
 		one := &removal{late: true, ch: s.coherence.beginChange(mu, 0, []api.Name{name})}
-		one.ch.since = one.ch.since.Add(-time.Minute)
+		one.ch.Since = one.ch.Since.Add(-time.Minute)
 		s.remover.waiting[one] = true
 		mu.pause(1)
 	}
@@ -146,8 +147,8 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 	for i := range 3 { // one session with as much as is allowed
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
-			s.tables.handles.bind(s.tables.handles.enter(Handle{Owner: owner}, "p"), node.Ref())
-			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)), false, 0)
+			s.tables.Handles.Bind(s.tables.Handles.Enter(Handle{Owner: owner}, "p"), node.Ref())
+			s.tables.Copyset.Register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)), false, 0)
 			mu.pause(1)
 		}
 	}
@@ -160,13 +161,13 @@ func (s *soloMaster) hog(t *testing.T, mu hold, id api.SessionID) {
 		owner := namespace.Owner{Session: id, Handle: api.HandleID(1 + i/api.MaxWaiters)}
 		ref := namespace.Ref{Name: api.Name(fmt.Sprint("/of-", id, "-", owner.Handle)), Instance: 7}
 		if i%api.MaxWaiters == 0 {
-			one := s.tables.handles.enter(Handle{Owner: owner}, "p")
-			s.tables.handles.bind(one, ref)
-			one.locks = true
+			one := s.tables.Handles.Enter(Handle{Owner: owner}, "p")
+			s.tables.Handles.Bind(one, ref)
+			one.Locks = true
 		}
 		n := api.RequestNumber(i + 2) // its first request waits already
 		by := session.Mutation{Session: id, Number: n, HighestIssued: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
-		if _, err := s.tables.queues.join(&waiter{lock: ref, who: "p", claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
+		if _, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", Claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
 			t.Fatal(err)
 		}
 		mu.pause(1)
@@ -214,16 +215,16 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		}},
 		{"telling one of 10,000 waiters of its place", func(int) {
 			s.epoch.mu.Lock()
-			line := s.tables.queues.byName[crowded(0).Name]
+			line := s.tables.Queues.ByName[crowded(0).Name]
 			w := line[len(line)-1]
 			s.epoch.mu.Unlock()
 			s.Locks.queuePosition(w)
 		}},
 		{"an event for 10,000 watchers", func(int) {
 			held(func(mu hold) {
-				s.tables.copyset.changing["/f"]++
+				s.tables.Copyset.Changing["/f"]++
 				s.events.publishChange(mu, namespace.Change{Kind: namespace.Written, Node: node.Ref(), Generation: 2})
-				delete(s.tables.copyset.changing, "/f")
+				delete(s.tables.Copyset.Changing, "/f")
 			})
 		}},
 		{"a change of what 10,000 have cached", func(n int) { held(func(mu hold) { s.coherence.beginChange(mu, 0, []api.Name{cached(n)}) }) }},
@@ -247,7 +248,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		{"a tick when very many locks are to be offered again", func(int) {
 			mu := s.epoch.mu.hold()
 			for i := range manyLocks {
-				s.tables.outbox.putLock(api.Name(fmt.Sprint("/again-", i)))
+				s.tables.Outbox.PutLock(api.Name(fmt.Sprint("/again-", i)))
 				mu.pause(1)
 			}
 			mu.end()
@@ -257,7 +258,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			mu := s.epoch.mu.hold()
 			for i := range manyClients {
 				id := api.SessionID(1<<40 + i) // sessions that the log does not know
-				s.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByClose}
+				s.tables.Outbox.Ends[id] = raftfsm.End{Session: id, Reason: api.ByClose}
 				mu.pause(1)
 			}
 			mu.end()

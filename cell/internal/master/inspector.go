@@ -2,10 +2,13 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 )
 
@@ -15,7 +18,7 @@ type Inspector struct {
 	CheckPoints *CheckPoints
 
 	epoch    *epoch
-	tables   *tables
+	tables   *tables.Tables
 	sessions *Sessions
 	locks    *Locks
 
@@ -61,4 +64,44 @@ func (in *Inspector) CheckOperator(ctx context.Context, who Caller) error {
 		return err
 	}
 	return in.epoch.state().PermitOperator(in.epoch.principal(who.Session))
+}
+
+// For returns an Inspector that shows a principal what it may see: locks of nodes it may read, or could if
+// they existed; its own sessions and quotas; everything, for operators. "" sees everything, without
+// authentication.
+func (in *Inspector) For(principal string) *Inspector {
+	view := *in
+	view.viewer = principal
+	return &view
+}
+
+func (in *Inspector) sightOf(state *raftfsm.State) sight {
+	all := in.viewer == "" || state.PermitOperator(in.viewer) == nil
+	return sight{tree: state.Tree, principal: in.viewer, all: all}
+}
+
+// Named is a path that a session has named.
+type Named struct {
+	By   api.SessionID
+	Path api.Path
+}
+
+// Withhold returns the error that a session gets about a path it named. Without rights there, all refusals
+// are the same, with or without a node. A right to a directory shows all errors in it.
+func (in *Inspector) Withhold(n Named, err error) error {
+	if !saysWhatIsAt(n.Path.Name(), err) {
+		return err
+	}
+	state, principal := in.epoch.state(), in.epoch.principal(n.By)
+	if mayKnow(state, principal, n.Path.Name()) {
+		return err
+	}
+	final := false
+	if e := (*api.Error)(nil); errors.As(err, &e) {
+		final = e.Final
+	}
+	return &api.Error{
+		Code: api.PermissionDenied, Path: n.Path.String(), Final: final,
+		Message: fmt.Sprintf("%q has no right here, neither to this node, if there is one, nor to the directory that it is or would be in: ask who administers the cell to name you in a list that gives one (chubbyctl acl get shows the lists of a node to those who may read it, and acl file put changes one)", principal),
+	}
 }

@@ -69,7 +69,7 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		failIf(t, g.Parked > time.Second, "the lease is said to begin %v after the request", g.Parked)
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if end, _ := m.tables.leases.End(c.who.Session); end > began.Add(g.Lease) {
+		if end, _ := m.tables.Leases.End(c.who.Session); end > began.Add(g.Lease) {
 			t.Errorf("the lease ends %v after the proof began", end.Sub(began))
 		}
 	})
@@ -108,7 +108,7 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 		}
 		k, ctx, end, resumed := waits()
 		defer end()
-		m.locked(func() { m.tables.boxes.byID[c.who.Session].post(&Event{Kind: api.EventContentsModified}) })
+		m.locked(func() { m.tables.Boxes.ByID[c.who.Session].Post(&Event{Kind: api.EventContentsModified}) })
 		if err := finish(k, ctx, resumed); err != nil || c.acked == 0 {
 			t.Error("told of something:", err)
 		}

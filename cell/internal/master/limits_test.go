@@ -35,7 +35,7 @@ func (s *soloMaster) limit(l limits) {
 	defer s.epoch.mu.Unlock()
 	s.epoch.proposer.mu.Lock()
 	defer s.epoch.proposer.mu.Unlock()
-	s.epoch.proposer.limits, s.tables.queues.claims = l, l.claims
+	s.epoch.proposer.limits, s.tables.Queues.Claims = l, l.claims
 }
 
 // entryOverhead is the largest size of an entry without its commands.

@@ -64,20 +64,20 @@ const (
 
 // findLeak returns a finding if a session opens handles without closing them, or nil.
 func findLeak(mu hold, in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
-	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
+	own, limits := in.tables.Handles.Of[id], misuse.HandleLeak.Limits()
 	measured := u.all.measured(u, now)
-	if own == nil || len(own.byID) < limits.Count || measured < misuse.MinTime || u.sum(countOpens) < leakOpened || u.sum(countCloses)*leakClosed > u.sum(countOpens) {
+	if own == nil || len(own.ByID) < limits.Count || measured < misuse.MinTime || u.sum(countOpens) < leakOpened || u.sum(countCloses)*leakClosed > u.sum(countOpens) {
 		return nil
 	}
 	one := &finding{
-		Finding: misuse.Finding{Kind: misuse.HandleLeak, Count: len(own.byID), Measured: measured},
-		name:    u.at[countOpens], worse: float64(len(own.byID)) / float64(limits.Count),
+		Finding: misuse.Finding{Kind: misuse.HandleLeak, Count: len(own.ByID), Measured: measured},
+		name:    u.at[countOpens], worse: float64(len(own.ByID)) / float64(limits.Count),
 	}
 	if one.Count > api.MaxHandles/2 {
 		return one
 	}
 	nodes := map[namespace.Ref]struct{}{}
-	for _, h := range own.byID {
+	for _, h := range own.ByID {
 		nodes[h.Node] = struct{}{}
 		mu.pause(1)
 	}

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -18,20 +20,20 @@ import (
 
 // holderBytes returns the max length of a holder on the wire.
 func holderBytes(h api.Holder) int {
-	return maxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason) + len(h.Owner)
+	return tables.MaxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason) + len(h.Owner)
 }
 
 // SessionBytes returns the max length of a session on the wire.
-func SessionBytes(s api.SessionInfo) int { return maxEncoded + holderBytes(s.Holder) }
+func SessionBytes(s api.SessionInfo) int { return tables.MaxEncoded + holderBytes(s.Holder) }
 
 // LockBytes returns the max length of a lock on the wire.
 func LockBytes(l api.LockInfo) int {
-	bytes := maxEncoded + len(l.Path) + len(l.Revoked)
+	bytes := tables.MaxEncoded + len(l.Path) + len(l.Revoked)
 	for _, h := range l.Holders {
 		bytes += holderBytes(h)
 	}
 	for _, w := range l.Waiters {
-		bytes += maxEncoded + holderBytes(w.Holder)
+		bytes += tables.MaxEncoded + holderBytes(w.Holder)
 	}
 	return bytes
 }
@@ -62,7 +64,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 		}
 		if last = s.ID; !sight.sees(s.Principal) {
 			if only != 0 { // no secret: recipes need to know whether it has ended
-				p.add(api.SessionInfo{Holder: api.Holder{Session: s.ID}}, maxEncoded)
+				p.add(api.SessionInfo{Holder: api.Holder{Session: s.ID}}, tables.MaxEncoded)
 			}
 			continue
 		}
@@ -81,8 +83,8 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 			continue // only its existence is listed
 		}
 		id := info.Session
-		info.Handles, info.Unheard = in.tables.handles.count(id), in.tables.leases.Unheard(id)
-		if end, ok := in.tables.leases.End(id); ok {
+		info.Handles, info.Unheard = in.tables.Handles.Count(id), in.tables.Leases.Unheard(id)
+		if end, ok := in.tables.Leases.End(id); ok {
 			info.LeftLeast = max(end.Sub(now), 0)
 			info.LeftMost = info.LeftLeast + expirySlack
 		}
@@ -182,11 +184,11 @@ func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) 
 func addQueues(in *Inspector, asked []bool, nodes []*namespace.Node) {
 	mu := in.epoch.mu.hold()
 	defer mu.end()
-	if len(in.tables.queues.byName) == 0 {
+	if len(in.tables.Queues.ByName) == 0 {
 		return
 	}
 	for i, node := range nodes {
-		asked[i] = asked[i] || len(in.tables.queues.byName[node.Name]) > 0
+		asked[i] = asked[i] || len(in.tables.Queues.ByName[node.Name]) > 0
 		mu.pause(1)
 	}
 }
@@ -246,32 +248,32 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) api.LockInfo 
 		}
 		info.Holders, info.MoreHolders = in.epoch.parties(state, node.Holders, api.MaxListed)
 	}
-	var first []waiter
+	var first []tables.Waiter
 	var now session.Instant
 	func() {
 		in.epoch.mu.Lock()
 		defer in.epoch.mu.Unlock()
 		now = in.epoch.clock()
 		for i := range info.Holders {
-			one := in.tables.handles.find(node.Holders[i].Owner)
+			one := in.tables.Handles.Find(node.Holders[i].Owner)
 			info.Holders[i].LockDelay = node.Holders[i].Delay
-			info.Holders[i].Cached, info.Holders[i].Checked = one != nil && one.CachesLock, one != nil && one.checked == node.Lock
+			info.Holders[i].Cached, info.Holders[i].Checked = one != nil && one.CachesLock, one != nil && one.Checked == node.Lock
 		}
-		info.Delayed = in.tables.delays.left(name, now)
-		for ahead, w := range in.tables.queues.inOrder(name) {
+		info.Delayed = in.tables.Delays.Left(name, now)
+		for ahead, w := range in.tables.Queues.InOrder(name) {
 			if len(first) == api.MaxListed {
-				info.MoreWaiters = len(in.tables.queues.byName[name]) - len(first)
+				info.MoreWaiters = len(in.tables.Queues.ByName[name]) - len(first)
 				break
 			}
-			first = append(first, waiter{claim: w.claim, since: w.since, streams: w.streams})
+			first = append(first, tables.Waiter{Claim: w.Claim, Since: w.Since, Streams: w.Streams})
 			info.Waiters = append(info.Waiters, api.Waiter{Estimate: in.locks.estimateWait(name, len(info.Holders) > 0, ahead)})
 		}
 	}()
 	for i, w := range first {
-		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason, DeclaredOwner: w.claim.DeclaredOwner}
+		who := namespace.Holder{Owner: namespace.Owner{Session: w.Claim.Mutation.Session}, Reason: w.Claim.Reason, DeclaredOwner: w.Claim.DeclaredOwner}
 		one := &info.Waiters[i]
-		one.Holder, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.claim.Mode
-		one.Waiting, one.Absent = now.Sub(w.since), w.isAbsent()
+		one.Holder, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.Claim.Mode
+		one.Waiting, one.Absent = now.Sub(w.Since), w.IsAbsent()
 	}
 	return info
 }
@@ -322,3 +324,7 @@ const maxVisited = 4096
 // reply, and the mutex many times. One client may ask for tens of thousands: gigabytes, and seconds of
 // waiting.
 const maxPages = 16
+
+// expirySlack is how long after its lease an idle cell may take to end a session: the clock loop's period,
+// and the entry.
+const expirySlack = 500 * time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -138,7 +139,7 @@ func TestLocksComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		free, _ := m.epoch.state().Tree.Get("/free")
 		m.epoch.mu.Lock()
-		_, err := m.tables.queues.join(&waiter{lock: free.Ref(), claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
+		_, err := m.tables.Queues.Join(&tables.Waiter{Lock: free.Ref(), Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
 		m.epoch.mu.Unlock()
 		noErr(t, err)
 		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
@@ -174,11 +175,11 @@ func TestCrowdsAreCounted(t *testing.T) {
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		node, _ := m.epoch.state().Tree.Get("/lock")
-		var last *waiter
+		var last *tables.Waiter
 		m.epoch.mu.Lock()
 		for i := range crowd {
 			var err error
-			if last, err = m.tables.queues.join(&waiter{lock: node.Ref(), claim: raftfsm.Claim{
+			if last, err = m.tables.Queues.Join(&tables.Waiter{Lock: node.Ref(), Claim: raftfsm.Claim{
 				Mutation: session.Mutation{Session: 5000, Number: api.RequestNumber(i + 1)}, Mode: api.Exclusive,
 			}}, 1, crowd); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -245,7 +246,7 @@ func TestRefusedOpenMakesNothingLater(t *testing.T) {
 		if _, err := m.Files.Change(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].Node, Handle: h[1].Owner.Handle}}); err != nil {
 			t.Fatal(err)
 		}
-		m.locked(func() { *m.tables.handles = *newHandles() }) // as at another master
+		m.locked(func() { *m.tables.Handles = *tables.New(func() {}, 0).Handles }) // as at another master
 		fails(t, ask(), api.NotDirectory, "a late copy of the refused Open")
 	})
 }

@@ -2,12 +2,14 @@ package master
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -21,7 +23,7 @@ func TestManyInvalidations(t *testing.T) {
 		mu := m.epoch.mu.hold()
 		for i := range names {
 			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
-			m.tables.copyset.register(reader.who.Session, "p", name, false, 0)
+			m.tables.Copyset.Register(reader.who.Session, "p", name, false, 0)
 			m.coherence.beginChange(mu, 0, []api.Name{name})
 		}
 		mu.end()
@@ -43,8 +45,8 @@ func TestManyInvalidations(t *testing.T) {
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if len(m.tables.copyset.copies) > 0 || len(m.tables.copyset.told) > 0 {
-			t.Errorf("%d copies are kept, and %d sessions are waited for", len(m.tables.copyset.copies), len(m.tables.copyset.told))
+		if len(m.tables.Copyset.Copies) > 0 || len(m.tables.Copyset.Told) > 0 {
+			t.Errorf("%d copies are kept, and %d sessions are waited for", len(m.tables.Copyset.Copies), len(m.tables.Copyset.Told))
 		}
 	})
 }
@@ -96,7 +98,7 @@ func (c *soloClient) acknowledgeAll(t *testing.T) {
 
 // uncached submits changes of a node that no client has in its cache, as mutate would. The caller holds s.mu.
 func (s *soloMaster) uncached(name api.Name, changes ...raftfsm.Command) {
-	s.tables.copyset.changing[name]++
+	s.tables.Copyset.Changing[name]++
 	for _, c := range changes {
 		s.epoch.submit(c)
 	}
@@ -164,7 +166,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				m.epoch.mu.Lock()
 				defer m.epoch.mu.Unlock()
 				told := map[api.EventKind]int{}
-				for _, e := range m.tables.boxes.byID[watcher.who.Session].events {
+				for _, e := range m.tables.Boxes.ByID[watcher.who.Session].Events {
 					if e.Handle == api.HandleID(mutation.Number) {
 						told[e.Kind]++
 					}
@@ -199,13 +201,13 @@ func TestLocksAskedBackAreBounded(t *testing.T) {
 			}
 			noErr(t, m.Locks.Release(t.Context(), silent.mutation(), mine, a.Generation))
 			select {
-			case <-r.done:
+			case <-r.Done:
 			default:
 				t.Fatal("the lock is free, and its recall goes on")
 			}
 		}
-		box := m.tables.boxes.byID[silent.who.Session]
-		if n := len(box.recalled); n > 1 {
+		box := m.tables.Boxes.ByID[silent.who.Session]
+		if n := len(box.Recalled); n > 1 {
 			t.Errorf("the session has no lock, and %d recalls are kept for it", n)
 		}
 	})
@@ -230,12 +232,24 @@ func (c *soloClient) watch(t *testing.T, path string) Handle {
 	return o.Handle
 }
 
-// checkMail compares the count with the waiting events.
+// recountMail compares the count with the waiting events.
+func recountMail(t *testing.T, l *tables.Mailboxes) {
+	t.Helper()
+	bytes, all := map[string]int{}, 0
+	for _, b := range l.ByID {
+		for _, e := range b.Events {
+			bytes[b.Principal] += e.Size()
+			all += e.Size()
+		}
+	}
+	failIf(t, !maps.Equal(l.Used.Of, bytes) || l.Used.All != all, "%v bytes are counted, %d in all; the events have %v", l.Used.Of, l.Used.All, bytes)
+}
+
 func (s *soloMaster) checkMail(t *testing.T) {
 	t.Helper()
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	checkMail(t, s.tables.boxes)
+	recountMail(t, s.tables.Boxes)
 }
 
 // The sessions of a principal do not receive events, and fill only that principal's mail. They are
@@ -246,7 +260,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	path := "/ls/local/" + strings.Repeat("d", 200)
 	var left raftfsm.State
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.locked(func() { m.tables.boxes.limit = most })
+		m.locked(func() { m.tables.Boxes.Limit = most })
 		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
 		f := author.watch(t, path)
 		var crowd []*soloClient
@@ -261,7 +275,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		}
 		m.checkMail(t)
 		m.epoch.mu.Lock()
-		if used := m.tables.boxes.used.of["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
+		if used := m.tables.Boxes.Used.Of["crowd"]; used < most/2 || used > most+watchers*((&Event{}).Size()+api.MaxPath) {
 			t.Errorf("the events of a crowd take %d bytes; the bound is %d", used, most)
 		}
 		m.epoch.mu.Unlock()
@@ -283,22 +297,22 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		time.Sleep(10 * time.Minute) // no client keeps them alive
 		synctest.Wait()
 		m.checkMail(t)
-		if n := len(m.tables.boxes.used.of); n > 0 || m.epoch.state().Sessions.Len() > 0 {
+		if n := len(m.tables.Boxes.Used.Of); n > 0 || m.epoch.state().Sessions.Len() > 0 {
 			t.Errorf("%d sessions live, and mail of %d principals is counted", m.epoch.state().Sessions.Len(), n)
 		}
 	})
 	inSolo(t, func(s *raftfsm.State) { *s = left }, func(t *testing.T, m *soloMaster) {
 		m.checkMail(t)
-		if len(m.tables.boxes.used.of) != 3 {
-			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.used.of)
+		if len(m.tables.Boxes.Used.Of) != 3 {
+			t.Errorf("after a fail-over mail is counted of %v", m.tables.Boxes.Used.Of)
 		}
 		for s := range m.epoch.state().Sessions.All() {
 			c := &soloClient{m: m, who: Caller{Session: s.ID, Epoch: 1}}
 			c.acknowledge(t, c.hear(t))
 		}
 		m.checkMail(t)
-		if len(m.tables.boxes.used.of) != 0 {
-			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.boxes.used.of)
+		if len(m.tables.Boxes.Used.Of) != 0 {
+			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.Boxes.Used.Of)
 		}
 	})
 }
@@ -315,7 +329,7 @@ func countKinds(events []*Event) map[api.EventKind]int {
 // its lease is no longer extended. The lease of another principal's session that loses a lock is still extended.
 func TestLossesThatNobodyHearsEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		m.locked(func() { m.tables.boxes.limit = 4 << 10 })
+		m.locked(func() { m.tables.Boxes.Limit = 4 << 10 })
 		author, deaf, listener := m.mailClient(t, "author", "author"), m.mailClient(t, "deaf", "deaf"), m.mailClient(t, "listener", "listener")
 		lose := func(c *soloClient, path string) bool {
 			h := c.open(t, path, api.MayCreate).Handle
@@ -329,7 +343,7 @@ func TestLossesThatNobodyHearsEnd(t *testing.T) {
 			synctest.Wait()
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			return m.tables.leases.Alive(c.who.Session)
+			return m.tables.Leases.Alive(c.who.Session)
 		}
 		author.open(t, "/ls/local/theirs", api.MayCreate)
 		n := 0

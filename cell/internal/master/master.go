@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -42,7 +43,7 @@ type Config struct {
 // Wait waits for the master's own goroutines, not for calls.
 type Master struct {
 	epoch       *epoch
-	tables      *tables
+	tables      *tables.Tables
 	Sessions    *Sessions
 	Files       *Files
 	Locks       *Locks
@@ -70,22 +71,22 @@ func New(ctx context.Context, cfg Config) *Master {
 		mu:     pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld, passed: passedHolds},
 	}
 	e.reports = newReports(e, cfg.Metrics, cfg.Logger)
-	t := newTables(cfg.Metrics.EventDropped, defaultLimits().claims)
-	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, copyset: t.copyset}
-	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
+	t := tables.New(cfg.Metrics.EventDropped, defaultLimits().claims)
+	events := &publisher{epoch: e, boxes: t.Boxes, handles: t.Handles, queues: t.Queues, recalls: t.Recalls, copyset: t.Copyset}
+	out := &offers{epoch: e, queues: t.Queues, delays: t.Delays, outbox: t.Outbox, events: events}
 	lost := newRevocations(e, t, events, out)
-	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient, maxWeight: cfg.MaxWeight}
-	graph := &waitGraph{epoch: e, queues: t.queues, offers: out, known: t.handles.find}
-	gone := newRemover(e, t.queues, coherent)
+	coherent := &coherence{epoch: e, copyset: t.Copyset, boxes: t.Boxes, leases: t.Leases, revocations: lost, slowClient: cfg.SlowClient, maxWeight: cfg.MaxWeight}
+	graph := &waitGraph{epoch: e, queues: t.Queues, offers: out, known: t.Handles.Find}
+	gone := newRemover(e, t.Queues, coherent)
 	sessions := &Sessions{
-		epoch: e, leases: t.leases, boxes: t.boxes, copyset: t.copyset, recalls: t.recalls, outbox: t.outbox, offers: out, revocations: lost,
+		epoch: e, leases: t.Leases, boxes: t.Boxes, copyset: t.Copyset, recalls: t.Recalls, outbox: t.Outbox, offers: out, revocations: lost,
 		raising: map[api.SessionID]bool{}, keepAlives: cfg.KeepAlives,
 	}
 	files := &Files{
-		epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent,
+		epoch: e, handles: t.Handles, boxes: t.Boxes, queues: t.Queues, events: events, offers: out, coherence: coherent,
 	}
 	locks := &Locks{
-		epoch: e, queues: t.queues, holdTimes: e.reports.holdTimes, delays: t.delays, outbox: t.outbox,
+		epoch: e, queues: t.Queues, holdTimes: e.reports.holdTimes, delays: t.Delays, outbox: t.Outbox,
 		events: events, offers: out, graph: graph, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{
@@ -124,13 +125,13 @@ func (m *Master) Start() {
 	m.epoch.reports.usages.began = now
 	for s := range state.Sessions.All() {
 		mu.pause(1)
-		//mutant: m.tables.leases.Inherit(s.ID, s.Asked, now) //by TestTakeoverHonoursLongLeases of ./cell
-		m.tables.leases.Inherit(s.ID, s.Lease, now)
-		m.tables.boxes.add(s.ID, s.Principal)
+		//mutant: m.tables.Leases.Inherit(s.ID, s.Asked, now) //by TestTakeoverHonoursLongLeases of ./cell
+		m.tables.Leases.Inherit(s.ID, s.Lease, now)
+		m.tables.Boxes.Add(s.ID, s.Principal)
 		m.epoch.reports.sessionInherited(s.ID, now)
 	}
 	for name, d := range state.Tree.Delays() {
-		m.tables.delays.start(name, d.ID, d.For, now)
+		m.tables.Delays.Start(name, d.ID, d.For, now)
 		mu.pause(1)
 	}
 	for node := range state.Tree.All() {
@@ -161,18 +162,6 @@ func (m *Master) Wait() {
 	m.work.Wait()
 	m.epoch.reports.journal.flush()
 }
-
-// Epoch returns its epoch.
-func (m *Master) Epoch() api.Epoch { return m.epoch.number }
-
-// Cell returns the cell's name.
-func (m *Master) Cell() string { return m.epoch.cell }
-
-// Context returns a context that ends with the epoch.
-func (m *Master) Context() context.Context { return m.epoch.ctx }
-
-// Path returns the path of a name in this cell, for people and clients.
-func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
 
 // Pause waits until no entry is on its way to the log, and prevents new ones until resume. The error is
 // ctx's.
@@ -230,5 +219,42 @@ func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) (sett
 // SetQuota changes the quota of a principal or of a directory.
 func (m *Master) SetQuota(ctx context.Context, c raftfsm.SetQuota) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c}, nil)
+	return err
+}
+
+// Restore does one step of restoring the cell from a backup. It finishes when all other sessions have ended;
+// until then it proposes nothing, and returns their number.
+func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (restored bool, sessions int, err error) {
+	state := m.epoch.state()
+	if by, sealed := state.Restoring(); c.Finish && sealed && by == c.Mutation.Session && state.Sessions.Len() > 1 {
+		m.timekeeper.restoreStepped()
+		return false, state.Sessions.Len() - 1, nil
+	}
+	if full := m.coherence.checkRestore(c); full != nil && !m.epoch.isAnswered(c.Mutation) {
+		_, err := m.epoch.refuseAs(ctx, c.Mutation, full, nil)
+		return false, 0, err
+	}
+	_, err = m.epoch.propose(ctx, raftfsm.Command{Restore: &c}, nil)
+	if err == nil {
+		m.timekeeper.restoreStepped()
+	}
+	return err == nil && c.Finish, 0, err
+}
+
+// GiveUpRestore gives up the restore of a session, for an operator known by its connection: there may be no
+// other session. It names the session, so that a retry after a lost answer gives up no other restore.
+func (m *Master) GiveUpRestore(ctx context.Context, principal string, of api.SessionID) error {
+	if _, err := m.epoch.fence.Prove(ctx); err != nil {
+		return err
+	}
+	state := m.epoch.state()
+	if err := state.PermitOperator(principal); err != nil {
+		return err
+	}
+	by, _ := state.Restoring()
+	if by == 0 || by != of {
+		return api.Errorf(api.NotFound, "no backup is being restored; see chubbyctl cell status")
+	}
+	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by, Operator: principal}}, nil)
 	return err
 }

@@ -1,10 +1,12 @@
 package master
 
 import (
+	"log/slog"
 	"math"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -14,7 +16,7 @@ import (
 // observer applies the results of the log, and failures, to the tables. Only here do commands change them.
 type observer struct {
 	epoch       *epoch
-	tables      *tables
+	tables      *tables.Tables
 	events      *publisher
 	offers      *offers
 	revocations *revocations
@@ -94,7 +96,7 @@ func (o *observer) observeOne(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	//mutant: for _, name := range slices.Concat(r.Free, r.Delayed) {
 	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may join a lock that readers left delayed
 		o.offers.offerLock(name)
-		mu.pause(o.tables.queues.stepsOf(name))
+		mu.pause(o.tables.Queues.StepsOf(name))
 	}
 }
 
@@ -104,10 +106,10 @@ func (o *observer) madeOrClosed(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	case c.RaiseLease != nil:
 		delete(o.sessions.raising, c.RaiseLease.Session)
 	case r.Code() != api.OK:
-	case c.CreateSession != nil && o.tables.boxes.byID[r.Session] == nil:
+	case c.CreateSession != nil && o.tables.Boxes.ByID[r.Session] == nil:
 		now := o.epoch.clock()
-		o.tables.leases.Start(r.Session, c.CreateSession.Lease, now)
-		o.tables.boxes.add(r.Session, c.CreateSession.Principal)
+		o.tables.Leases.Start(r.Session, c.CreateSession.Lease, now)
+		o.tables.Boxes.Add(r.Session, c.CreateSession.Principal)
 		o.epoch.reports.sessionOpened(r.Session, c.CreateSession, now)
 	case r.Restored:
 		o.restored(mu, c.Restore)
@@ -129,23 +131,23 @@ func (o *observer) claimsAnswered(mu hold, r raftfsm.Result) {
 		if claim.Pending {
 			continue
 		}
-		key, ok := waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer.Code() == api.OK
+		key, ok := tables.WaiterKey{Session: claim.Owner.Session, Number: claim.Number}, claim.Answer.Code() == api.OK
 		if ok {
-			o.epoch.reports.lockGranted(claim, o.tables.handles.find(claim.Owner), o.tables.queues.get(key), o.asked)
+			o.epoch.reports.lockGranted(claim, o.tables.Handles.Find(claim.Owner), o.tables.Queues.Get(key), o.asked)
 			o.events.tellAcquired(mu, claim)
 		}
-		if w := o.tables.queues.get(key); w != nil {
-			w.entry = o.epoch.proposer.entries.last
+		if w := o.tables.Queues.Get(key); w != nil {
+			w.Entry = o.epoch.proposer.entries.last
 		}
-		o.tables.queues.answerWaiter(key, claim.Answer)
-		if one := o.tables.handles.find(claim.Owner); one != nil && one.wantsConflicts() && ok && !claim.Again {
-			one.told = false
+		o.tables.Queues.AnswerWaiter(key, claim.Answer)
+		if one := o.tables.Handles.Find(claim.Owner); one != nil && one.WantsConflicts() && ok && !claim.Again {
+			one.Told = false
 			if granted != claim.Answer.Lock {
 				o.events.tellConflicts(mu, granted, nil)
 			}
 			granted = claim.Answer.Lock
 		}
-		mu.pause(o.tables.queues.stepsOf(claim.Answer.Lock.Name))
+		mu.pause(o.tables.Queues.StepsOf(claim.Answer.Lock.Name))
 	}
 	//mutant: _ = granted
 	o.events.tellConflicts(mu, granted, nil)
@@ -153,12 +155,12 @@ func (o *observer) claimsAnswered(mu hold, r raftfsm.Result) {
 
 // requestCancelled takes a cancelled request out of its queue, and offers the lock to the next waiters.
 func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
-	key := waiterKey{session: c.Mutation.Session, number: c.Mutation.Number}
-	if w := o.tables.queues.answerWaiter(key, r.Answer); w != nil {
-		o.offers.offerLock(w.lock.Name)
+	key := tables.WaiterKey{Session: c.Mutation.Session, Number: c.Mutation.Number}
+	if w := o.tables.Queues.AnswerWaiter(key, r.Answer); w != nil {
+		o.offers.offerLock(w.Lock.Name)
 	}
 	if r.Code() == api.Cancelled { // it may be an Open without an entry
-		o.files.closeHandle(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
+		o.files.closeHandle(namespace.Owner{Session: key.Session, Handle: api.HandleID(key.Number)})
 	}
 }
 
@@ -173,8 +175,8 @@ func (o *observer) locksLeft(mu hold, left []namespace.Left) {
 func (o *observer) locksDelayed(mu hold, r raftfsm.Result) {
 	for _, name := range r.Delayed {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
-			//mutant: o.tables.delays.start(name, d.ID, 0, o.epoch.clock()) //by TestLockPassesOnAfterLeaseAndDelay of ./cell
-			o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())
+			//mutant: o.tables.Delays.Start(name, d.ID, 0, o.epoch.clock()) //by TestLockPassesOnAfterLeaseAndDelay of ./cell
+			o.tables.Delays.Start(name, d.ID, d.For, o.epoch.clock())
 			o.epoch.reports.lockDelayed(name, d)
 			mu.pause(1)
 		}
@@ -188,11 +190,11 @@ func (o *observer) nodesChanged(mu hold, c raftfsm.Command, r raftfsm.Result) {
 		o.events.publishChange(mu, change)
 		mu.pause(1)
 		if c.Txn != nil && change.Kind == namespace.Removed {
-			o.tables.copyset.forgetOwn(c.Txn.Mutation.Session, change.Node.Name)
+			o.tables.Copyset.ForgetOwn(c.Txn.Mutation.Session, change.Node.Name)
 		}
 	}
 	if c.Delete != nil && len(r.Changes) > 0 {
-		o.tables.copyset.forgetOwn(c.Delete.Mutation.Session, c.Delete.Node.Name)
+		o.tables.Copyset.ForgetOwn(c.Delete.Mutation.Session, c.Delete.Node.Name)
 	}
 }
 
@@ -246,25 +248,25 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 
 // sessionEnded forgets a session and answers its waiters.
 func (o *observer) sessionEnded(mu hold, end raftfsm.Ended) {
-	o.tables.leases.Remove(end.Session)
+	o.tables.Leases.Remove(end.Session)
 	o.revocations.dropSession(end.Session)
-	if box := o.tables.boxes.byID[end.Session]; box != nil {
-		box.discard()
-		delete(o.tables.boxes.byID, end.Session)
-		mu.pause(o.tables.recalls.acknowledge(box, math.MaxUint64))
+	if box := o.tables.Boxes.ByID[end.Session]; box != nil {
+		box.Discard()
+		delete(o.tables.Boxes.ByID, end.Session)
+		mu.pause(o.tables.Recalls.Acknowledge(box, math.MaxUint64))
 	}
-	for !o.tables.handles.drop(end.Session, maxSteps) {
+	for !o.tables.Handles.Drop(end.Session, maxSteps) {
 		mu.pause(maxSteps)
 	}
-	for !o.tables.copyset.drop(end.Session, maxSteps) {
+	for !o.tables.Copyset.Drop(end.Session, maxSteps) {
 		mu.pause(maxSteps)
 	}
 	gone := api.Errorf(api.SessionExpired, "the session has ended: %v", end.Reason)
-	for w := range o.tables.queues.ofSession(end.Session) {
-		o.tables.queues.failWaiter(w.key(), gone)
-		mu.pause(o.tables.queues.stepsOf(w.lock.Name))
+	for w := range o.tables.Queues.OfSession(end.Session) {
+		o.tables.Queues.FailWaiter(w.Key(), gone)
+		mu.pause(o.tables.Queues.StepsOf(w.Lock.Name))
 	}
-	o.epoch.reports.sessionEnded(end, o.tables.leases.CountUnheard())
+	o.epoch.reports.sessionEnded(end, o.tables.Leases.CountUnheard())
 }
 
 // inDoubt reports whether an entry with that error may still be committed.
@@ -280,12 +282,12 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 	switch {
 	case c.Cancel != nil:
 		if w := o.offers.refusedWaiter(c.Cancel); w != nil {
-			o.tables.outbox.putRequest(w)
+			o.tables.Outbox.PutRequest(w)
 		}
 	case c.Acquire != nil:
 		for _, claim := range c.Acquire.Claims {
-			if w := o.tables.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
-				o.tables.outbox.putRequest(w)
+			if w := o.tables.Queues.Get(tables.WaiterKey{Session: claim.Mutation.Session, Number: claim.Mutation.Number}); w != nil {
+				o.tables.Outbox.PutRequest(w)
 			}
 		}
 	case c.EndSessions != nil:
@@ -296,8 +298,46 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 	case c.RaiseLease != nil:
 		delete(o.sessions.raising, c.RaiseLease.Session)
 	case c.EndDelay != nil:
-		o.tables.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, o.epoch.clock())
+		o.tables.Delays.Start(c.EndDelay.Name, c.EndDelay.ID, 0, o.epoch.clock())
 	case c.Evict != nil:
-		o.tables.outbox.putEviction(*c.Evict)
+		o.tables.Outbox.PutEviction(*c.Evict)
 	}
+}
+
+// restoreSealed has the log answer the author's pending requests for locks: they are refused from now on, and
+// their nodes will go. epoch.mu is held.
+func (o *observer) restoreSealed(id api.SessionID) {
+	for w := range o.tables.Queues.OfSession(id) {
+		o.tables.Outbox.PutRequest(w)
+	}
+}
+
+func (o *observer) restoreGivenUp(c *raftfsm.Restore) {
+	id, why := c.Mutation.Session, "by its author"
+	switch {
+	case id != 0:
+	case c.Operator != "":
+		id, why = c.Of, "by the operator "+c.Operator
+	default:
+		id, why = c.Of, "no step came for "+restoreIdle.String()
+	}
+	o.epoch.reports.journal.say(slog.LevelWarn, "a restore was given up: the cell has what it had",
+		slog.String("event", "restore_given_up"), slog.String("session", id.String()), slog.String("reason", why))
+}
+
+// restored forgets the handles of the only session, which restored the backup: their nodes are gone. The
+// lock-delays stay.
+func (o *observer) restored(mu hold, c *raftfsm.Restore) {
+	id := c.Mutation.Session
+	for !o.tables.Handles.Drop(id, maxSteps) {
+		mu.pause(maxSteps)
+	}
+	of := o.epoch.state().Restored
+	what := "the cell was restored from a backup"
+	if of.Source.Recovered != "" {
+		what = "the cell was restored from what was left at one replica of a cell without a majority: changes that only the others had are lost"
+	}
+	o.epoch.reports.journal.say(slog.LevelWarn, what,
+		slog.String("event", "cell_restored"), slog.String("session", id.String()), slog.Uint64("counter", of.Counter), slog.Uint64("index", of.Source.Index),
+		slog.Int64("taken_unix", of.Source.TakenUnix), slog.String("recovered_from", of.Source.Recovered))
 }

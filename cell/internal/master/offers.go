@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -15,18 +16,18 @@ import (
 // lock.
 type offers struct {
 	epoch  *epoch
-	queues *queues
-	delays *delays
-	outbox *outbox
+	queues *tables.Queues
+	delays *tables.Delays
+	outbox *tables.Outbox
 	events *publisher
 }
 
 // offer marks waiters as offered and returns their claims. epoch.mu is held.
-func (o *offers) offer(lead []*waiter) []raftfsm.Claim {
+func (o *offers) offer(lead []*tables.Waiter) []raftfsm.Claim {
 	var claims []raftfsm.Claim
 	for _, w := range lead {
-		w.offered, w.granting = true, o.epoch.clock()
-		claims = append(claims, w.claim)
+		w.Offered, w.Granting = true, o.epoch.clock()
+		claims = append(claims, w.Claim)
 	}
 	return claims
 }
@@ -34,31 +35,31 @@ func (o *offers) offer(lead []*waiter) []raftfsm.Claim {
 // askLog asks the log about a request that needs no free lock, and reports whether it has asked. During a
 // Close of the handle it asks only for a refusal: the log might grant a freed lock to the closed handle.
 // epoch.mu is held.
-func (o *offers) askLog(w *waiter) bool {
-	if w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w) {
+func (o *offers) askLog(w *tables.Waiter) bool {
+	if w.Offered || w.Refusal == nil && o.queues.IsClosing(w.Owner()) || !o.isAnswerable(w) {
 		return false
 	}
-	claims := o.offer([]*waiter{w})
-	if w.refusal != nil {
-		//mutant: o.queues.answerWaiter(w.key(), raftfsm.Answer{Refusal: w.refusal}); o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
-		o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
+	claims := o.offer([]*tables.Waiter{w})
+	if w.Refusal != nil {
+		//mutant: o.queues.AnswerWaiter(w.Key(), raftfsm.Answer{Refusal: w.Refusal}); o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.Claim.Mutation, Refusal: w.Refusal}})
+		o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.Claim.Mutation, Refusal: w.Refusal}})
 	} else {
-		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: w.lock, Claims: claims}}})
+		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: w.Lock, Claims: claims}}})
 	}
 	return true
 }
 
 // isAnswerable reports whether the log can answer a request without a free lock. It is refused or answered,
 // its handle holds the lock, its node or session is gone, or a restore has sealed the cell.
-func (o *offers) isAnswerable(w *waiter) bool {
+func (o *offers) isAnswerable(w *tables.Waiter) bool {
 	state := o.epoch.state()
-	node, err := state.Tree.Resolve(w.lock)
-	if w.refusal != nil || err != nil || node.Holds(namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}) {
+	node, err := state.Tree.Resolve(w.Lock)
+	if w.Refusal != nil || err != nil || node.Holds(namespace.Owner{Session: w.Claim.Mutation.Session, Handle: w.Claim.Handle}) {
 		return true
 	}
-	_, lives := state.Sessions.Get(w.claim.Mutation.Session)
+	_, lives := state.Sessions.Get(w.Claim.Mutation.Session)
 	_, sealed := state.Restoring()
-	return !lives || sealed || o.epoch.isAnswered(w.claim.Mutation)
+	return !lives || sealed || o.epoch.isAnswered(w.Claim.Mutation)
 }
 
 // offerLock offers a lock to the waiters that can have it now. epoch.mu is held.
@@ -68,8 +69,8 @@ func (o *offers) offerLock(name api.Name) {
 	if !ok || node.Revoked != nil {
 		return // nodeRemoved has answered the waiters; a revoked lock is free when its holders let go
 	}
-	lead := o.queues.leading(node.Ref(), node.Mode)
-	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].claim.Mode) {
+	lead := o.queues.Leading(node.Ref(), node.Mode)
+	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].Claim.Mode) {
 		return
 	}
 	if len(lead) > 0 {
@@ -82,16 +83,16 @@ func (o *offers) offerLock(name api.Name) {
 func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
-			if w := o.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
-				//mutant: w.offered = false
-				w.offered, w.doubt = false, w.doubt || doubt
-				o.outbox.putLock(next.Lock.Name)
+			if w := o.queues.Get(tables.WaiterKey{Session: claim.Mutation.Session, Number: claim.Mutation.Number}); w != nil {
+				//mutant: w.Offered = false
+				w.Offered, w.Doubt = false, w.Doubt || doubt
+				o.outbox.PutLock(next.Lock.Name)
 			}
 		}
 	}
 	if c.Cancel != nil {
 		if w := o.refusedWaiter(c.Cancel); w != nil {
-			w.offered = false
+			w.Offered = false
 		}
 	}
 }
@@ -103,15 +104,15 @@ func (o *offers) closeEnded(mu hold, c *raftfsm.Close) {
 		return
 	}
 	by := namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
-	if !o.queues.endClosing(by) {
+	if !o.queues.EndClosing(by) {
 		return
 	}
 	var lock namespace.Ref
-	for w := range o.queues.ofHandle(by) {
-		if w.refusal == nil {
-			o.outbox.putRequest(w)
-			o.outbox.putLock(w.lock.Name)
-			lock, w.told = w.lock, false
+	for w := range o.queues.OfHandle(by) {
+		if w.Refusal == nil {
+			o.outbox.PutRequest(w)
+			o.outbox.PutLock(w.Lock.Name)
+			lock, w.Told = w.Lock, false
 		}
 		mu.pause(1)
 	}
@@ -119,9 +120,9 @@ func (o *offers) closeEnded(mu hold, c *raftfsm.Close) {
 }
 
 // refusedWaiter returns the waiter that the master's own command refuses, or nil. epoch.mu is held.
-func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
-	w := o.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
-	if w == nil || w.refusal == nil || w.refusal != c.Refusal {
+func (o *offers) refusedWaiter(c *raftfsm.Cancel) *tables.Waiter {
+	w := o.queues.Get(tables.WaiterKey{Session: c.Mutation.Session, Number: c.Mutation.Number})
+	if w == nil || w.Refusal == nil || w.Refusal != c.Refusal {
 		return nil
 	}
 	return w
@@ -131,7 +132,7 @@ func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
 // state. Otherwise any client could ask for the release of others' locks, and its command would take the
 // waiters from the one that does hand the lock over. epoch.mu is held.
 func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
-	lead := o.queues.leading(lock, 0)
+	lead := o.queues.Leading(lock, 0)
 	if len(lead) == 0 { // mostly; frees may look at very many holders
 		return nil
 	}
@@ -170,7 +171,7 @@ func (o *offers) endDelay(c raftfsm.EndDelay) {
 		return
 	}
 	if node, ok := tree.Get(c.Name); ok {
-		if claims := o.offer(o.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
+		if claims := o.offer(o.queues.Leading(node.Ref(), node.Mode)); len(claims) > 0 {
 			c.Successions = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
 		}
 	}
@@ -181,7 +182,7 @@ func (o *offers) endDelay(c raftfsm.EndDelay) {
 // for the next. The observer of the end offers other locks. epoch.mu is held, and the same hold has to hand
 // the command over: its waiters are marked as offered.
 func (o *offers) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
-	part := firstPart(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
+	part := firstPart(ends, o.queues.Claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
 	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: o.successions(part)}}, ends[len(part):]
 }
 
@@ -192,10 +193,10 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	tree, bytes, visited := o.epoch.state().Tree, 0, 0
 	for _, end := range ends {
 		for node := range tree.OwnedBy(end.Session) {
-			if visited += o.queues.stepsOf(node.Name); visited > maxOwned {
+			if visited += o.queues.StepsOf(node.Name); visited > maxOwned {
 				return list
 			}
-			lead := o.queues.leading(node.Ref(), 0)
+			lead := o.queues.Leading(node.Ref(), 0)
 			if len(lead) == 0 {
 				continue
 			}
@@ -205,9 +206,9 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 			}
 			bytes += raftfsm.Size(node.Ref())
 			for _, w := range lead {
-				bytes += w.size
+				bytes += w.Size
 			}
-			if len(list) > 0 && bytes > o.queues.claims {
+			if len(list) > 0 && bytes > o.queues.Claims {
 				return list
 			}
 			list = append(list, raftfsm.Succession{Lock: node.Ref(), Claims: o.offer(lead)})

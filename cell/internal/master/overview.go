@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -43,7 +44,7 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o api.Overview, er
 	if err != nil {
 		return o, err
 	}
-	held, moreHoldups, err := findLongest(ctx, clearings, most, func(cl *clearing) bool { return sight.reads(cl.name) })
+	held, moreHoldups, err := findLongest(ctx, clearings, most, func(cl *tables.Clearing) bool { return sight.reads(cl.Name) })
 	if err != nil {
 		return o, err
 	}
@@ -79,23 +80,23 @@ const maxOldest = 100
 
 // collectWaits copies the subjects and ages of all queues and changes, under the mutex. It checks no rights,
 // which may take long. A change in a pause may be missing, or be there twice.
-func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clearing]) {
+func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*tables.Clearing]) {
 	mu := in.epoch.mu.holdPatiently()
 	defer mu.end()
-	for name, line := range in.tables.queues.byName {
-		oldest := line[0].since
+	for name, line := range in.tables.Queues.ByName {
+		oldest := line[0].Since
 		//mutant: _ = in.sightOf(in.epoch.state()).reads(name); for _, w := range line[:min(len(line), maxOldest)] {
 		for _, w := range line[:min(len(line), maxOldest)] {
-			oldest = min(oldest, w.since)
+			oldest = min(oldest, w.Since)
 		}
 		waits = append(waits, aged[api.Name]{oldest, name})
 		mu.pause(1 + min(len(line), maxOldest)/16)
 	}
-	if cl := in.tables.copyset.flush; cl != nil && !cl.isDone() {
-		clearings = append(clearings, aged[*clearing]{cl.since, cl})
+	if cl := in.tables.Copyset.Flush; cl != nil && !cl.IsDone() {
+		clearings = append(clearings, aged[*tables.Clearing]{cl.Since, cl})
 	}
-	for _, cl := range in.tables.copyset.clearings {
-		clearings = append(clearings, aged[*clearing]{cl.since, cl})
+	for _, cl := range in.tables.Copyset.Clearings {
+		clearings = append(clearings, aged[*tables.Clearing]{cl.Since, cl})
 		mu.pause(1)
 	}
 	return waits, clearings
@@ -124,11 +125,11 @@ func findLongest[T comparable](ctx context.Context, all []aged[T], most int, see
 	return list[:shown], len(list) - shown, nil
 }
 
-func describeHoldup(in *Inspector, cl *clearing) api.Holdup {
+func describeHoldup(in *Inspector, cl *tables.Clearing) api.Holdup {
 	mu := in.epoch.mu.holdPatiently()
 	defer mu.end()
-	h := api.Holdup{Path: in.epoch.path(cl.name), Waiting: max(in.epoch.clock().Sub(cl.since), 0)}
-	for id := range in.tables.copyset.slowOf(cl) { // none, if it has ended meanwhile
+	h := api.Holdup{Path: in.epoch.path(cl.Name), Waiting: max(in.epoch.clock().Sub(cl.Since), 0)}
+	for id := range in.tables.Copyset.SlowOf(cl) { // none, if it has ended meanwhile
 		if len(h.Slow) < maxSlow {
 			h.Slow = append(h.Slow, api.Holder{Session: id})
 		} else {
@@ -142,16 +143,16 @@ func describeHoldup(in *Inspector, cl *clearing) api.Holdup {
 // Backlog returns how much waits now. It holds the mutex only to read a few numbers.
 func (m *Master) Backlog() api.Backlog { return backlogOf(m.epoch, m.tables) }
 
-func backlogOf(e *epoch, t *tables) api.Backlog {
+func backlogOf(e *epoch, t *tables.Tables) api.Backlog {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	changes := len(t.copyset.clearings)
-	if cl := t.copyset.flush; cl != nil && !cl.isDone() {
+	changes := len(t.Copyset.Clearings)
+	if cl := t.Copyset.Flush; cl != nil && !cl.IsDone() {
 		changes++ // after a fail-over: every change
 	}
 	return api.Backlog{
-		Waiters: t.queues.used.all, Changes: changes, Delays: len(t.delays.ids), Handles: t.handles.used.all,
-		Mail: t.boxes.used.all, Copies: t.copyset.used.all, Proposals: e.proposer.waiting(),
+		Waiters: t.Queues.Used.All, Changes: changes, Delays: len(t.Delays.IDs), Handles: t.Handles.Used.All,
+		Mail: t.Boxes.Used.All, Copies: t.Copyset.Used.All, Proposals: e.proposer.waiting(),
 	}
 }
 
@@ -220,23 +221,23 @@ func (in *Inspector) waitedFor(name api.Name) (list []api.Cacher, total int) {
 	defer mu.end()
 	now := in.epoch.clock()
 	add := func(id api.SessionID, since, most time.Duration) {
-		end, _ := in.tables.leases.End(id)
+		end, _ := in.tables.Leases.End(id)
 		list = append(list, api.Cacher{Holder: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
 		mu.pause(1)
 	}
-	flush, copies := in.tables.copyset.flush, in.tables.copyset.copies[name]
+	flush, copies := in.tables.Copyset.Flush, in.tables.Copyset.Copies[name]
 	total = len(copies)
 	if flush != nil {
-		total += len(flush.left)
-		for id := range flush.left {
+		total += len(flush.Left)
+		for id := range flush.Left {
 			if len(list) == maxVisited {
 				break
 			}
 			most := api.MaxLease
 			if s, ok := in.epoch.state().Sessions.Get(id); ok && s.CacheLease {
-				most = max(flush.since.Add(api.CacheLease).Sub(now), 0)
+				most = max(flush.Since.Add(api.CacheLease).Sub(now), 0)
 			}
-			add(id, now.Sub(flush.since), most)
+			add(id, now.Sub(flush.Since), most)
 		}
 	}
 	visited := len(list)
@@ -245,16 +246,16 @@ func (in *Inspector) waitedFor(name api.Name) (list []api.Cacher, total int) {
 			break
 		}
 		most := api.MaxLease
-		if one.leased {
-			most = in.tables.copyset.left(id, now)
+		if one.Leased {
+			most = in.tables.Copyset.Left(id, now)
 		}
 		switch {
-		case flush != nil && flush.left[id]:
+		case flush != nil && flush.Left[id]:
 			total-- // counted above
-		case one.leased && most == 0:
+		case one.Leased && most == 0:
 			total-- // a change tells it, and does not wait for it
-		case one.sequence != 0:
-			add(id, now.Sub(one.posted), most)
+		case one.Sequence != 0:
+			add(id, now.Sub(one.Posted), most)
 		default:
 			add(id, 0, most)
 		}

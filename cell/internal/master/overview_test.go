@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -21,13 +22,13 @@ import (
 )
 
 // waits has a session wait for a lock since then.
-func (s *soloMaster) waits(t *testing.T, id api.SessionID, number api.RequestNumber, name api.Name, reason string, since session.Instant) *waiter {
+func (s *soloMaster) waits(t *testing.T, id api.SessionID, number api.RequestNumber, name api.Name, reason string, since session.Instant) *tables.Waiter {
 	t.Helper()
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	return must(s.tables.queues.join(&waiter{
-		lock: namespace.Ref{Name: name, Instance: 7}, who: "p", since: since,
-		claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason},
+	return must(s.tables.Queues.Join(&tables.Waiter{
+		Lock: namespace.Ref{Name: name, Instance: 7}, Who: "p", Since: since,
+		Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason},
 	}, 1, 1<<30))(t)
 }
 

@@ -18,7 +18,7 @@ type parked struct {
 	resume func()     // nil before notify
 }
 
-// Wake has the call answered, or told of events.
+// Wake resumes the call.
 func (p *parked) Wake() { p.signal(&p.woken) }
 
 // hurry has the call answered now, even without events.
@@ -119,17 +119,17 @@ func (k *KeepAlive) Tell() []*Event {
 	}
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box, ok := s.boxes.byID[k.caller.Session]
-	if !ok || box.calls != k.number || s.epoch.ctx.Err() != nil || k.place.isDue() {
+	box, ok := s.boxes.ByID[k.caller.Session]
+	if !ok || box.Calls != k.number || s.epoch.ctx.Err() != nil || k.place.isDue() {
 		return nil
 	}
-	events := box.takeAside(k.told)
+	events := box.TakeAside(k.told)
 	if len(events) == 0 {
 		return nil
 	}
 	k.told = events[len(events)-1].Sequence
 	k.place.rest()
-	box.parked = k.place
+	box.Parked = k.place
 	return events
 }
 
@@ -194,8 +194,8 @@ func (k *KeepAlive) Abandon() {
 func (s *Sessions) endCalls() {
 	mu := s.epoch.mu.holdPatiently()
 	defer mu.end()
-	for _, box := range s.boxes.byID {
-		box.wakeCall()
+	for _, box := range s.boxes.ByID {
+		box.WakeCall()
 		mu.pause(1)
 	}
 }
@@ -246,9 +246,9 @@ func (s *Sessions) awaitSignOfLife(ctx context.Context, k *KeepAlive) (bool, err
 	}
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	if box := s.boxes.byID[k.caller.Session]; box != nil {
-		box.unpark(k.place)
-		box.asked = true
+	if box := s.boxes.ByID[k.caller.Session]; box != nil {
+		box.Unpark(k.place)
+		box.Asked = true
 	}
 	return true, nil
 }
@@ -257,6 +257,6 @@ func (s *Sessions) awaitSignOfLife(ctx context.Context, k *KeepAlive) (bool, err
 func (s *Sessions) hasNews(k *KeepAlive) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box := s.boxes.byID[k.caller.Session]
-	return box == nil || len(box.after(k.told)) > 0
+	box := s.boxes.ByID[k.caller.Session]
+	return box == nil || len(box.After(k.told)) > 0
 }

@@ -282,3 +282,45 @@ func firstPart[T any](list []T, limit int, size func(T) int) []T {
 	}
 	return list[:len(list):len(list)]
 }
+
+// Log is the replicated log, as a master needs it.
+type Log interface {
+	// Append puts an entry into the log, and returns its commands' results once it is applied. After an error
+	// of code NotMaster the entry is not in the log, nor ever will be; after any other it may.
+	Append(entry []byte) ([]raftfsm.Result, error)
+}
+
+// entries puts an epoch's entries into the log, one at a time, in a turn of the proposer (proposer.turn).
+type entries struct {
+	log   Log
+	epoch api.Epoch
+	wall  func() int64
+
+	clock  session.Clock
+	phases func() steps.Phases // of the last applied entry
+	last   *steps.EntryTimes   // the newest; nil before the first
+}
+
+// append is AppendEntry, timed.
+func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
+	now := &steps.EntryTimes{Commands: len(commands), From: n.clock()}
+	results, err := AppendEntry(n.log, n.epoch, n.wall(), commands)
+	if err == nil {
+		now.Phases = n.phases()
+	}
+	n.last = now
+	return results, err
+}
+
+// AppendEntry puts commands into the log as one entry, and returns their results.
+func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
+	data, err := raftfsm.JoinEntry(epoch, wall, commands)
+	if err != nil {
+		return nil, err
+	}
+	results, err := log.Append(data)
+	if err == nil && len(results) != len(commands) {
+		return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
+	}
+	return results, err
+}

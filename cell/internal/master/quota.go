@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -17,7 +18,7 @@ const (
 )
 
 // QuotaBytes returns the max length of a quota on the wire.
-func QuotaBytes(u api.QuotaUse) int { return 3*maxEncoded + len(u.Principal) + len(u.Path) }
+func QuotaBytes(u api.QuotaUse) int { return 3*tables.MaxEncoded + len(u.Principal) + len(u.Path) }
 
 // ListQuotas lists a page of the principals that use something or have a quota, then of the directories with
 // one. most limits a page, as in newPage.
@@ -107,7 +108,7 @@ func (in *Inspector) addPrincipals(p *Page[api.QuotaUse], state *raftfsm.State, 
 	defer mu.end()
 	for i := range p.List {
 		info := &p.List[i]
-		info.Used.Handles, info.Used.Waiters = in.tables.handles.used.of[info.Principal], in.tables.queues.used.of[info.Principal]
+		info.Used.Handles, info.Used.Waiters = in.tables.Handles.Used.Of[info.Principal], in.tables.Queues.Used.Of[info.Principal]
 		mu.pause(1)
 	}
 	return added
@@ -141,11 +142,11 @@ func (m *Master) QuotaShares() map[string]float64 {
 	}
 	mu := m.epoch.mu.holdPatiently()
 	defer mu.end()
-	for name, n := range m.tables.handles.used.of {
+	for name, n := range m.tables.Handles.Used.Of {
 		handles = max(handles, float64(n)/float64(state.Quota(name).Handles))
 		mu.pause(1)
 	}
-	for name, n := range m.tables.queues.used.of {
+	for name, n := range m.tables.Queues.Used.Of {
 		waiters = max(waiters, float64(n)/float64(state.Quota(name).Waiters))
 		mu.pause(1)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -15,7 +16,7 @@ import (
 // in waiting until no cache has it. epoch.mu guards it.
 type remover struct {
 	epoch     *epoch
-	queues    *queues
+	queues    *tables.Queues
 	coherence *coherence
 
 	dying   []namespace.Ref   // not begun
@@ -27,7 +28,7 @@ type remover struct {
 
 type removal struct {
 	node  namespace.Ref
-	ch    *change
+	ch    *tables.Change
 	began session.Instant
 	late  bool // its long wait was reported
 }
@@ -36,14 +37,14 @@ type removal struct {
 const (
 	// maxRemovals bounds the nodes that wait for caches. One session cannot cache as many, so only several
 	// silent ones can delay others' nodes.
-	maxRemovals = 4 * maxCopies
+	maxRemovals = 4 * tables.MaxCopies
 	// beginAtOnce bounds the removals begun in one hold of the mutex.
 	beginAtOnce = 256
 	// removeAgain is the wait after a failed Remove.
 	removeAgain = 100 * time.Millisecond
 )
 
-func newRemover(e *epoch, q *queues, c *coherence) *remover {
+func newRemover(e *epoch, q *tables.Queues, c *coherence) *remover {
 	return &remover{epoch: e, queues: q, coherence: c, waiting: map[*removal]bool{}, wake: make(chan struct{}, 1)}
 }
 
@@ -57,8 +58,8 @@ func (r *remover) add(nodes ...namespace.Ref) {
 
 // awaitClearing makes a removal wait for its next clearing, or marks it as ready.
 func (r *remover) awaitClearing(one *removal) {
-	if cl := one.ch.nextClearing(); cl != nil {
-		cl.ended = append(cl.ended, func() {
+	if cl := one.ch.NextClearing(); cl != nil {
+		cl.Ended = append(cl.Ended, func() {
 			if len(r.again) == 0 { // a clearing may end very many waits
 				r.wakeUp()
 			}
@@ -112,7 +113,7 @@ func (r *remover) awaitFlush() error {
 	if len(names) == 0 {
 		return nil
 	}
-	//mutant: r.epoch.mu.Lock(); defer r.epoch.mu.Unlock(); r.coherence.copyset.flush = nil; _ = flush; return nil
+	//mutant: r.epoch.mu.Lock(); defer r.epoch.mu.Unlock(); r.coherence.copyset.Flush = nil; _ = flush; return nil
 	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)
 }
 
@@ -143,7 +144,7 @@ func (r *remover) nextRemovals() []*removal {
 	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {
 		r.wakeUp() // the others begin next, even if all of these have to wait
 	}
-	batch := firstPart(r.ready, r.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
+	batch := firstPart(r.ready, r.queues.Claims, func(one *removal) int { return raftfsm.Size(one.node) })
 	if r.ready = r.ready[len(batch):]; len(r.ready) == 0 {
 		r.ready = nil
 	}
@@ -180,31 +181,31 @@ func (r *remover) proposeRemoval(batch []*removal) {
 // the policy.
 func (r *remover) reportSlowRemovals() {
 	var names []api.Name
-	late, now := map[*clearing]bool{}, r.epoch.clock()
+	late, now := map[*tables.Clearing]bool{}, r.epoch.clock()
 	mu := r.epoch.mu.hold()
 	for one := range r.waiting {
 		mu.pause(1)
-		if now.Sub(one.ch.since) < slowChange {
+		if now.Sub(one.ch.Since) < slowChange {
 			continue
 		}
 		if !one.late {
 			one.late = true
 			names = append(names, one.node.Name)
 		}
-		for _, cl := range one.ch.clearings {
-			if !cl.isDone() {
+		for _, cl := range one.ch.Clearings {
+			if !cl.IsDone() {
 				late[cl] = true
 			}
 		}
 	}
-	some := &change{}
+	some := &tables.Change{}
 	for cl := range late {
 		mu.pause(1)
-		if len(some.clearings) < maxLate {
-			some.clearings = append(some.clearings, cl)
+		if len(some.Clearings) < maxLate {
+			some.Clearings = append(some.Clearings, cl)
 		}
 		if r.coherence.slowClient > 0 {
-			r.coherence.cutOff(mu, &change{clearings: []*clearing{cl}}, cl.name, now)
+			r.coherence.cutOff(mu, &tables.Change{Clearings: []*tables.Clearing{cl}}, cl.Name, now)
 		}
 	}
 	mu.end()

@@ -2,6 +2,7 @@ package master
 
 import (
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -14,8 +15,8 @@ import (
 type revocations struct {
 	epoch  *epoch
 	leases *session.Leases
-	boxes  *mailboxes
-	queues *queues
+	boxes  *tables.Mailboxes
+	queues *tables.Queues
 	events *publisher
 	offers *offers
 
@@ -37,9 +38,9 @@ type termination struct {
 	proposed bool
 }
 
-func newRevocations(e *epoch, t *tables, events *publisher, out *offers) *revocations {
+func newRevocations(e *epoch, t *tables.Tables, events *publisher, out *offers) *revocations {
 	return &revocations{
-		epoch: e, leases: t.leases, boxes: t.boxes, queues: t.queues, events: events, offers: out,
+		epoch: e, leases: t.Leases, boxes: t.Boxes, queues: t.Queues, events: events, offers: out,
 		locks: map[api.SessionID]map[api.HandleID]revokedLock{}, ends: map[api.SessionID]*termination{}}
 }
 
@@ -76,10 +77,10 @@ func (r *revocations) nextDue() (at session.Instant, ok bool) {
 	return at, ok
 }
 
-// takeDue returns at most maxDue ending sessions whose last lease has expired.
+// takeDue returns at most MaxDue ending sessions whose last lease has expired.
 func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	var ends []raftfsm.End
-	for len(ends) < maxDue {
+	for len(ends) < tables.MaxDue {
 		id, over, ok := r.lastLeases.Next()
 		if !ok || over > now {
 			break
@@ -100,9 +101,9 @@ func (r *revocations) tellHolders(mu hold, lost namespace.Revocation) {
 		sequence := r.events.postTo(owner, lost.Lock, api.EventLockLost, &Event{
 			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.By.Break(),
 		})
-		//mutant: r.boxes.byID[owner.Session].acked = sequence; r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence}); r.actOnAcknowledgement(mu, owner.Session) //by TestForcedLoss of ./cell
+		//mutant: r.boxes.ByID[owner.Session].Acked = sequence; r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence}); r.actOnAcknowledgement(mu, owner.Session) //by TestForcedLoss of ./cell
 		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
-		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.isOver(box.principal) {
+		if box := r.boxes.ByID[owner.Session]; box != nil && r.boxes.IsOver(box.Principal) {
 			r.stopLease(mu, owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
 		}
 		mu.pause(1)
@@ -119,31 +120,31 @@ func (r *revocations) terminateSession(mu hold, id api.SessionID) {
 // stopLease stops a session's lease, and tells its client. The session ends at the acknowledgement, or when
 // the last lease expires.
 func (r *revocations) stopLease(mu hold, id api.SessionID, why string) {
-	box := r.boxes.byID[id]
+	box := r.boxes.ByID[id]
 	if box == nil || r.ends[id] != nil || !r.leases.Alive(id) {
 		return
 	}
 	over, _ := r.leases.Stop(id)
-	sequence := box.post(&Event{
+	sequence := box.Post(&Event{
 		Kind: api.EventSessionEnded, Reason: api.ByOperator, Explanation: why,
 	})
 	r.ends[id] = &termination{sequence: sequence}
 	r.lastLeases.Put(id, over)
-	for w := range r.queues.ofSession(id) {
-		//mutant: r.queues.failWaiter(w.key(), r.epoch.sessionEnded(id))
-		r.queues.failWaiter(w.key(), w.abandoned(r.epoch.sessionEnded(id)))
-		mu.pause(r.queues.stepsOf(w.lock.Name))
+	for w := range r.queues.OfSession(id) {
+		//mutant: r.queues.FailWaiter(w.Key(), r.epoch.sessionEnded(id))
+		r.queues.FailWaiter(w.Key(), w.Abandoned(r.epoch.sessionEnded(id)))
+		mu.pause(r.queues.StepsOf(w.Lock.Name))
 	}
-	r.epoch.reports.sessionEnding(id, box.principal, why)
+	r.epoch.reports.sessionEnding(id, box.Principal, why)
 }
 
 // actOnAcknowledgement takes the locks whose loss a session has acknowledged, or ends the session.
 func (r *revocations) actOnAcknowledgement(mu hold, id api.SessionID) {
-	box := r.boxes.byID[id]
+	box := r.boxes.ByID[id]
 	if box == nil {
 		return
 	}
-	acked := box.acked
+	acked := box.Acked
 	if e := r.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
 		r.markProposed(id, e)
 		c, _ := r.offers.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Acknowledged: true}})
@@ -166,8 +167,8 @@ func (r *revocations) actOnAcknowledgement(mu hold, id api.SessionID) {
 	}
 	for of, holders := range let {
 		for len(holders) > 0 {
-			//mutant: some := firstPart(holders, r.queues.claims, func(one namespace.Owner) int { return r.queues.claims })
-			some := firstPart(holders, r.queues.claims, func(one namespace.Owner) int { return raftfsm.Size(one) })
+			//mutant: some := firstPart(holders, r.queues.Claims, func(one namespace.Owner) int { return r.queues.Claims })
+			some := firstPart(holders, r.queues.Claims, func(one namespace.Owner) int { return raftfsm.Size(one) })
 			holders = holders[len(some):]
 			r.evict(mu, raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})
 		}
@@ -178,7 +179,7 @@ func (r *revocations) actOnAcknowledgement(mu hold, id api.SessionID) {
 func (r *revocations) evict(mu hold, c raftfsm.Evict) {
 	c.Successions = r.offers.successorsOf(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	r.epoch.submit(raftfsm.Command{Evict: &c})
-	mu.pause(r.queues.stepsOf(c.Lock.Name) + len(c.Holders)/8)
+	mu.pause(r.queues.StepsOf(c.Lock.Name) + len(c.Holders)/8)
 }
 
 // resumeRevocations continues the revocations of an earlier master, with new events.

@@ -5,8 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"strings"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -40,9 +38,9 @@ func (l *Locks) noteShown(g raftfsm.Precondition) {
 		return
 	}
 	for _, h := range node.Holders[:min(len(node.Holders), api.MaxListed)] {
-		if one := l.files.handles.find(h.Owner); one != nil {
+		if one := l.files.handles.Find(h.Owner); one != nil {
 			//mutant: _ = one //by TestListingsForDrills of ./cell
-			one.checked = g.Generation
+			one.Checked = g.Generation
 		}
 	}
 }
@@ -114,14 +112,4 @@ func (l *Locks) Shown(by api.SessionID, text string) (raftfsm.Precondition, erro
 		l.noteShown(g)
 	}
 	return g, err
-}
-
-// expirySlack is how long after its lease an idle cell may take to end a session: the clock loop's period,
-// and the entry.
-const expirySlack = 500 * time.Millisecond
-
-// within reports whether name is prefix or below it.
-func within(name, prefix api.Name) bool {
-	rest, ok := strings.CutPrefix(string(name), string(prefix))
-	return ok && (rest == "" || rest[0] == '/')
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
+	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -19,10 +21,10 @@ type Caller struct {
 type Sessions struct {
 	epoch       *epoch
 	leases      *session.Leases
-	boxes       *mailboxes
-	copyset     *copyset
-	recalls     recalls
-	outbox      *outbox
+	boxes       *tables.Mailboxes
+	copyset     *tables.Copyset
+	recalls     tables.Recalls
+	outbox      *tables.Outbox
 	offers      *offers
 	revocations *revocations
 
@@ -46,8 +48,8 @@ func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.Ses
 		return 0, Grant{}, api.Errorf(api.SessionExpired, "the session ended before its creation was answered; open a new one")
 	}
 	s.epoch.reports.metrics.SessionBegun()
-	if box := s.boxes.byID[result.Session]; box != nil {
-		box.grant = number
+	if box := s.boxes.ByID[result.Session]; box != nil {
+		box.Grant = number
 	}
 	return result.Session, Grant{Lease: left, Number: number}, nil
 }
@@ -76,10 +78,6 @@ func (s *Sessions) endStopped(ctx context.Context, end raftfsm.End) error {
 		return c
 	})
 	return err // after a refusal the clock loop retries: the lease is stopped for good
-}
-
-func sessionExpired(id api.SessionID) error {
-	return api.Errorf(api.SessionExpired, "session %v has ended; open a new one", id)
 }
 
 // CheckEpoch rejects a caller that knows a later epoch.
@@ -127,7 +125,7 @@ func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
 // endLater queues the end of a session that could not end yet. epoch.mu is held.
 func (s *Sessions) endLater(end raftfsm.End) {
 	if !s.leases.Alive(end.Session) {
-		s.outbox.putEnd(end)
+		s.outbox.PutEnd(end)
 	}
 }
 
@@ -148,3 +146,155 @@ func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
 
 // replyTogether is the part of a lease (1/48) by which a reply may move, to be sent with others.
 const replyTogether = 48
+
+// Receipt is what the client of a KeepAlive has received in this epoch.
+type Receipt struct {
+	Received, Acknowledged uint64 // see mailbox
+	Grant                  uint64 // number of the newest grant
+}
+
+// Extension is the answer to a KeepAlive: the lease, if it is extended now, and events.
+type Extension struct {
+	Grant  *Grant
+	Events []*Event
+}
+
+// Park records what a client has received, and parks its KeepAlive (Chubby §2.8) in place of the last.
+//
+// The answer is due at once if the client lacks events or a grant, does not know this epoch, or gives a
+// requested sign of life. After a lost reply it must not wait for the next: its lease may end before.
+func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error) {
+	k := &KeepAlive{sessions: s, caller: c, receipt: s.epoch.clock(), conn: conn}
+	mu := s.epoch.mu.hold()
+	defer mu.end()
+	box, err := s.hear(mu, c, h)
+	//mutant: if false {
+	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may have run
+		err = context.Cause(s.epoch.ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	box.Calls++
+	k.number, k.told = box.Calls, box.Received
+	if c.Epoch != s.epoch.number || h.Grant < box.Grant || len(box.Events) > 0 || box.Asked && box.IsAcknowledged() {
+		return k, nil
+	}
+	lease := s.leaseOf(c.Session)
+	due := s.epoch.clock().Add(session.Due(lease))
+	if box.IsAcknowledged() { // else this call only waits for events
+		// Its last lease may have been longer than the next; the client's timeout comes from the last.
+		end, _ := s.leases.End(c.Session)
+		due = min(due, end.Add(session.Due(lease)-lease))
+	}
+	k.place = &parked{}
+	box.Park(k.place)
+	k.patience = alignDue(due, lease).Sub(k.receipt)
+	return k, nil
+}
+
+// hear records what a client has received, and returns its mailbox.
+func (s *Sessions) hear(mu hold, c Caller, h Receipt) (*tables.Mailbox, error) {
+	box, ok := s.boxes.ByID[c.Session]
+	switch {
+	case !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil:
+		return nil, s.epoch.sessionEnded(c.Session)
+	case c.Epoch != s.epoch.number:
+		return box, nil
+	}
+	box.Acknowledge(h.Received, h.Acknowledged)
+	//mutant: for !s.copyset.Acknowledge(c.Session, box.Acked, maxSteps) { //by TestSuccessorWritesAtOnce of ./cell
+	//mutant: for !s.copyset.Acknowledge(c.Session, ^uint64(0), maxSteps) {
+	for !s.copyset.Acknowledge(c.Session, box.Received, maxSteps) {
+		mu.pause(maxSteps)
+	}
+	mu.pause(s.recalls.Acknowledge(box, box.Acked))
+	s.revocations.actOnAcknowledgement(mu, c.Session)
+	if s.boxes.ByID[c.Session] != box {
+		return nil, s.epoch.sessionEnded(c.Session) // it ended in a pause
+	}
+	return box, nil
+}
+
+// alignDue moves replies to common times, a little early, so that many sessions share proofs, wake-ups and
+// packets.
+func alignDue(due session.Instant, lease time.Duration) session.Instant {
+	return due - due%session.Instant(lease/replyTogether)
+}
+
+// wantedLease returns how long a session's leases should be.
+func (s *Sessions) wantedLease(record *session.Session[raftfsm.Answer]) time.Duration {
+	return session.Lengthen(record.Asked, s.epoch.state().Sessions.Len(), s.keepAlives)
+}
+
+// raiseLease proposes a session's longer lease, for the next KeepAlive. epoch.mu is held.
+func (s *Sessions) raiseLease(id api.SessionID) {
+	record, ok := s.epoch.state().Sessions.Get(id)
+	if !ok || s.raising[id] {
+		return
+	}
+	if lease := s.wantedLease(record); lease > record.Lease {
+		s.raising[id] = true
+		s.epoch.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: lease}})
+	}
+}
+
+// extendLease grants the lease from t0, and takes the events. It grants none to an ending session, or if
+// acknowledgements are pending or there is no recent sign of life.
+func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, error) {
+	id := k.caller.Session
+	lease := s.leaseOf(id)
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box, ok := s.boxes.ByID[id]
+	if !ok {
+		return Extension{}, s.epoch.sessionEnded(id)
+	}
+	box.Unpark(k.place)
+	if box.Calls != k.number { // its events would become owed, and the newer call would extend nothing
+		return Extension{}, errReplaced
+	}
+	var reply Extension
+	ending := s.revocations.ends[id]
+	switch {
+	case ending != nil && box.Acked >= ending.sequence:
+		return Extension{}, s.epoch.sessionEnded(id)
+	case ending != nil || !box.IsAcknowledged():
+	case !k.isFresh(t0): // slow, as when all clients return after a fail-over
+		box.Asked = true
+	default:
+		number, ok := s.leases.Grant(id, lease, t0)
+		if !ok {
+			return Extension{}, s.epoch.sessionEnded(id)
+		}
+		box.Grant, box.Asked = number, false
+		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(k.receipt), Number: number}
+		s.epoch.reports.metrics.LeaseExtended(s.leases.CountUnheard())
+		s.raiseLease(id)
+	}
+	reply.Events = box.TakeEvents(k.told)
+	return reply, nil
+}
+
+// Redact removes from descriptions of nodes what a session may not see, and reports whether it did. A session
+// sees all of a node that its principal may read, or that its handle was opened to read. Otherwise it sees
+// name and kind; the access control lists, if its handle may change them; and generation, length, checksum
+// and time of contents it has just written. Operators see no more. handle has the handle's rights.
+func (s *Sessions) Redact(id api.SessionID, handle namespace.Rights, written bool, nodes []api.Stat) (withheld bool) {
+	if handle&namespace.ToRead != 0 {
+		return false
+	}
+	tree, principal := s.epoch.state().Tree, s.epoch.principal(id)
+	admitted := map[string]bool{} // by list: most nodes of a directory name the same
+	for i, n := range nodes {
+		may, asked := admitted[n.ACL.Read]
+		if !asked {
+			may = tree.Admits(n.ACL.Read, principal)
+			admitted[n.ACL.Read] = may
+		}
+		if !may {
+			nodes[i], withheld = outline(n, handle, written), true
+		}
+	}
+	return withheld
+}

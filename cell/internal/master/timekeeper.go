@@ -3,10 +3,12 @@ package master
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -14,7 +16,7 @@ import (
 // timekeeper does what is due at a time.
 type timekeeper struct {
 	epoch       *epoch
-	tables      *tables
+	tables      *tables.Tables
 	offers      *offers
 	revocations *revocations
 	sessions    *Sessions
@@ -111,13 +113,13 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 	mu := t.epoch.mu.hold()
 	defer mu.end()
 	t.epoch.reports.usages.advance(now)
-	expired := t.tables.leases.Tick(now, forgiven, maxExpiries)
-	ending, more := t.tables.outbox.takeEnds()
+	expired := t.tables.Leases.Tick(now, forgiven, tables.MaxExpiries)
+	ending, more := t.tables.Outbox.TakeEnds()
 	ending = append(ending, t.revocations.takeDue(now)...)
 	remembers := t.epoch.state().Level >= raftfsm.HistoryLevel
 	for _, id := range expired {
 		//mutant: ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: false && remembers}) //by TestHistoryOfALock of ./cell
-		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: remembers && t.tables.leases.Unheard(id)})
+		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: remembers && t.tables.Leases.Unheard(id)})
 	}
 	ends := t.affordable(mu, ending)
 	for _, end := range ending[ends:] {
@@ -131,39 +133,69 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 	}
 
 	t.endIdleRestore(now, forgiven)
-	delays := t.tables.delays.due(now)
+	delays := t.tables.Delays.Due(now)
 	for _, over := range delays {
 		t.offers.endDelay(over)
-		mu.pause(t.tables.queues.stepsOf(over.Name))
+		mu.pause(t.tables.Queues.StepsOf(over.Name))
 	}
 	more = t.coherence.endLapsed(mu, now, maxLapses) || more
-	more = t.tables.queues.dropAbsent(now, maxForgotten) || more
-	requests, left := t.tables.outbox.takeRequests()
+	more = t.tables.Queues.DropAbsent(now, maxForgotten) || more
+	requests, left := t.tables.Outbox.TakeRequests()
 	more = more || left
 	for _, w := range requests {
 		t.offers.askLog(w)
 	}
-	evictions, left := t.tables.outbox.takeEvictions()
+	evictions, left := t.tables.Outbox.TakeEvictions()
 	more = more || left
 	for _, c := range evictions {
 		//mutant: _ = c
 		t.revocations.evict(mu, *c)
 	}
-	locks, left := t.tables.outbox.takeLocks()
+	locks, left := t.tables.Outbox.TakeLocks()
 	more = more || left
 	for _, name := range locks {
 		t.offers.offerLock(name)
-		mu.pause(t.tables.queues.stepsOf(name))
+		mu.pause(t.tables.Queues.StepsOf(name))
 	}
 	t.graph.lookAgain(mu, now)
-	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
+	if len(expired) == tables.MaxExpiries || len(delays) == tables.MaxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)
-	for _, at := range []func() (session.Instant, bool){t.tables.leases.Next, t.tables.delays.next, t.revocations.nextDue, t.coherence.nextLapse} {
+	for _, at := range []func() (session.Instant, bool){t.tables.Leases.Next, t.tables.Delays.Next, t.revocations.nextDue, t.coherence.nextLapse} {
 		if due, ok := at(); ok {
 			next = min(next, due)
 		}
 	}
 	return max(next.Sub(now), time.Millisecond)
 }
+
+// restoreStepped records a step of the restore's author, or a retry of one.
+func (t *timekeeper) restoreStepped() {
+	t.epoch.mu.Lock()
+	defer t.epoch.mu.Unlock()
+	t.restoreDue = t.epoch.clock().Add(restoreIdle)
+}
+
+// endIdleRestore gives up an idle restore. epoch.mu is held.
+func (t *timekeeper) endIdleRestore(now session.Instant, forgiven time.Duration) {
+	by, _ := t.epoch.state().Restoring()
+	switch {
+	case by == 0:
+		t.restoreDue = never
+	case t.restoreDue == never: // it was begun, perhaps at another master
+		t.restoreDue = now.Add(restoreIdle)
+	case t.restoreDue.Add(forgiven) > now:
+		t.restoreDue = t.restoreDue.Add(forgiven)
+	default:
+		t.restoreDue = now.Add(time.Second) // until the next try
+		t.epoch.submit(raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by}})
+	}
+}
+
+// restoreIdle is how long a restore waits for its author's next step before it is given up. No other client
+// may be there to end it, because no session begins once it is sealed. A new master waits as long again.
+const restoreIdle = time.Minute
+
+// never is the end of a restore that does not run.
+const never = session.Instant(math.MinInt64)

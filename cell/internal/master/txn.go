@@ -82,11 +82,3 @@ func deletesHeld(state *raftfsm.State, c *raftfsm.Txn) bool {
 	}
 	return false
 }
-
-// NodeNamed returns the node of a name, or zero, without a proof of leadership.
-func (m *Master) NodeNamed(name api.Name) namespace.Ref {
-	if node, there := m.epoch.state().Tree.Get(name); there {
-		return node.Ref()
-	}
-	return namespace.Ref{}
-}

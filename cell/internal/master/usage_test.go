@@ -273,7 +273,7 @@ func TestHandleLeak(t *testing.T) {
 			by := m.epoch.reports.usages.begin(m.epoch.clock(), true)
 			for i := range c.handles {
 				h := Handle{Owner: namespace.Owner{Session: 1, Handle: api.HandleID(i + 1)}, Node: namespace.Ref{Name: api.Name(fmt.Sprint("/", i%c.nodes)), Instance: 1}}
-				m.tables.handles.bind(m.tables.handles.enter(h, "p"), h.Node)
+				m.tables.Handles.Bind(m.tables.Handles.Enter(h, "p"), h.Node)
 			}
 			for range c.opens {
 				by.count(countOpens, "/x")

@@ -126,11 +126,11 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		m.epoch.mu.maxStepsOverride = 64
 		for i := range 2 * m.epoch.mu.maxStepsOverride { // sessions that the log does not know
 			id := api.SessionID(1<<40 + i)
-			m.tables.outbox.ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
+			m.tables.Outbox.Ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
 		m.revocations.ends[c[0].who.Session] = &termination{} // its end comes after those
 		m.revocations.lastLeases.Put(c[0].who.Session, m.epoch.clock())
-		m.tables.queues.claims = 1 // one command for each of them
+		m.tables.Queues.Claims = 1 // one command for each of them
 		var between atomic.Bool
 		m.epoch.mu.held = func(time.Duration) {
 			if !strings.Contains(string(debug.Stack()), ".(*timekeeper).tick(") {

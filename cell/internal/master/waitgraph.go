@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -15,8 +16,8 @@ import (
 // wait is an edge: a request waits for an owner that holds the lock in a conflicting mode, or has a
 // conflicting request in front.
 type wait struct {
-	by     *waiter
-	to     lockOwner
+	by     *tables.Waiter
+	to     tables.LockOwner
 	other  api.SessionID // the owner's session with the lock or request
 	queued bool          // to has a request, not the lock
 }
@@ -33,9 +34,9 @@ type wait struct {
 // a handle known again or a failed offer.
 type waitGraph struct {
 	epoch  *epoch
-	queues *queues
+	queues *tables.Queues
 	offers *offers
-	known  func(namespace.Owner) *openHandle
+	known  func(namespace.Owner) *tables.OpenHandle
 	next   session.Instant // when lookAgain looks next
 }
 
@@ -49,31 +50,31 @@ const (
 )
 
 // waits yields the edges of a request. epoch.mu is held, and nothing may change meanwhile.
-func (g *waitGraph) waits(w *waiter) iter.Seq[wait] {
+func (g *waitGraph) waits(w *tables.Waiter) iter.Seq[wait] {
 	return func(yield func(wait) bool) {
 		state := g.epoch.state()
-		node, err := state.Tree.Resolve(w.lock)
-		if err != nil || w.offered || g.queues.isSkipped(w) || g.queues.get(w.key()) != w {
+		node, err := state.Tree.Resolve(w.Lock)
+		if err != nil || w.Offered || g.queues.IsSkipped(w) || g.queues.Get(w.Key()) != w {
 			return
 		}
-		if len(node.Holders) > 0 && node.Revoked == nil && node.Mode.Conflicts(w.claim.Mode) {
+		if len(node.Holders) > 0 && node.Revoked == nil && node.Mode.Conflicts(w.Claim.Mode) {
 			for _, h := range node.Holders[:min(len(node.Holders), maxWaits)] {
 				s, lives := state.Sessions.Get(h.Session)
 				handle := g.known(h.Owner)
 				if !lives || s.Terminating != nil || handle == nil || handle.CachesLock {
 					continue
 				}
-				if !yield(wait{by: w, to: ownerOf(h.Session, s.Principal, h.DeclaredOwner), other: h.Session}) {
+				if !yield(wait{by: w, to: tables.OwnerOf(h.Session, s.Principal, h.DeclaredOwner), other: h.Session}) {
 					return
 				}
 			}
 		}
-		for _, ahead := range g.queues.byName[w.lock.Name] {
+		for _, ahead := range g.queues.ByName[w.Lock.Name] {
 			if ahead == w {
 				return
 			}
-			if ahead.lock == w.lock && !g.queues.isSkipped(ahead) && ahead.claim.Mode.Conflicts(w.claim.Mode) &&
-				!yield(wait{by: w, to: ahead.lockOwner(), other: ahead.claim.Mutation.Session, queued: true}) {
+			if ahead.Lock == w.Lock && !g.queues.IsSkipped(ahead) && ahead.Claim.Mode.Conflicts(w.Claim.Mode) &&
+				!yield(wait{by: w, to: ahead.LockOwner(), other: ahead.Claim.Mutation.Session, queued: true}) {
 				return
 			}
 		}
@@ -88,13 +89,13 @@ type search struct {
 
 // cycle returns a shortest cycle from w, or nil if it finds none within its bounds. It pauses, so edges may be
 // gone: see holds.
-func (s *search) cycle(mu hold, w *waiter) []wait {
-	start := w.lockOwner()
-	reached := map[lockOwner]wait{}       // the edge that reached an owner
-	covered := map[namespace.Ref]Ticket{} // of writers whose edges were all visited: requests in front lead nowhere else
-	for line := []*waiter{w}; len(line) > 0 && s.left > 0; line = line[1:] {
+func (s *search) cycle(mu hold, w *tables.Waiter) []wait {
+	start := w.LockOwner()
+	reached := map[tables.LockOwner]wait{} // the edge that reached an owner
+	covered := map[namespace.Ref]Ticket{}  // of writers whose edges were all visited: requests in front lead nowhere else
+	for line := []*tables.Waiter{w}; len(line) > 0 && s.left > 0; line = line[1:] {
 		next := line[0]
-		if next.ticket.before(covered[next.lock]) {
+		if next.Ticket.Before(covered[next.Lock]) {
 			s.left--
 			continue
 		}
@@ -105,7 +106,7 @@ func (s *search) cycle(mu hold, w *waiter) []wait {
 				break
 			}
 			if edge.to == start {
-				if edge.queued && next.lockOwner() == start {
+				if edge.queued && next.LockOwner() == start {
 					own = true // two requests of one owner, one behind the other
 					continue
 				}
@@ -114,26 +115,26 @@ func (s *search) cycle(mu hold, w *waiter) []wait {
 			}
 			if _, twice := reached[edge.to]; !twice {
 				reached[edge.to] = edge
-				line = append(line, s.graph.queues.ofOwner(edge.to)...)
+				line = append(line, s.graph.queues.OfOwner(edge.to)...)
 			}
 		}
 		if found != nil && len(found) <= maxCycleLength {
 			return found
 		}
-		if next.claim.Mode == api.Exclusive && seen > 0 && seen <= maxWaits && !own {
-			covered[next.lock] = next.ticket
+		if next.Claim.Mode == api.Exclusive && seen > 0 && seen <= maxWaits && !own {
+			covered[next.Lock] = next.Ticket
 		}
 		s.left -= 1 + seen
-		mu.pause(s.graph.queues.stepsOf(next.lock.Name) + seen/16)
+		mu.pause(s.graph.queues.StepsOf(next.Lock.Name) + seen/16)
 	}
 	return nil
 }
 
 // pathTo returns the edges from start to last, which leads back to start.
-func pathTo(last wait, start lockOwner, reached map[lockOwner]wait) []wait {
+func pathTo(last wait, start tables.LockOwner, reached map[tables.LockOwner]wait) []wait {
 	path := []wait{last}
-	for path[0].by.lockOwner() != start && len(path) <= maxCycleLength {
-		path = append([]wait{reached[path[0].by.lockOwner()]}, path...)
+	for path[0].by.LockOwner() != start && len(path) <= maxCycleLength {
+		path = append([]wait{reached[path[0].by.LockOwner()]}, path...)
 	}
 	return path
 }
@@ -156,7 +157,7 @@ func (g *waitGraph) holds(cycle []wait) bool {
 
 // breakCycles refuses requests until it finds no cycle with w: of each, the latest request that detects
 // deadlocks. A cycle without such a request stays.
-func (s *search) breakCycles(mu hold, w *waiter) {
+func (s *search) breakCycles(mu hold, w *tables.Waiter) {
 	for range maxBroken {
 		cycle := s.cycle(mu, w)
 		if cycle == nil || !s.graph.holds(cycle) {
@@ -164,7 +165,7 @@ func (s *search) breakCycles(mu hold, w *waiter) {
 		}
 		at := -1
 		for i, edge := range cycle {
-			if edge.by.detects && (at < 0 || cycle[at].by.ticket.before(edge.by.ticket)) {
+			if edge.by.Detects && (at < 0 || cycle[at].by.Ticket.Before(edge.by.Ticket)) {
 				at = i
 			}
 		}
@@ -179,26 +180,26 @@ func (s *search) breakCycles(mu hold, w *waiter) {
 func (g *waitGraph) refuse(cycle []wait) {
 	w := cycle[0].by
 	state := g.epoch.state()
-	seen := sight{tree: state.Tree, principal: w.who, all: state.PermitOperator(w.who) == nil}
+	seen := sight{tree: state.Tree, principal: w.Who, all: state.PermitOperator(w.Who) == nil}
 	r := &refusal.Refusal{Cause: refusal.WaitsForItself, Used: int64(len(cycle))}
 	for _, edge := range cycle[:min(len(cycle), refusal.MaxCycle)] {
-		step := refusal.Wait{Session: edge.by.claim.Mutation.Session, For: edge.other}
-		if seen.reads(edge.by.lock.Name) {
-			step.Path = g.epoch.path(edge.by.lock.Name)
+		step := refusal.Wait{Session: edge.by.Claim.Mutation.Session, For: edge.other}
+		if seen.reads(edge.by.Lock.Name) {
+			step.Path = g.epoch.path(edge.by.Lock.Name)
 		}
-		if seen.sees(edge.by.who) {
-			step.Owner = edge.by.claim.DeclaredOwner
+		if seen.sees(edge.by.Who) {
+			step.Owner = edge.by.Claim.DeclaredOwner
 		}
 		r.Cycle = append(r.Cycle, step)
 	}
-	w.refusal = r
+	w.Refusal = r
 	g.epoch.reports.deadlock(w, len(cycle))
 	g.offers.askLog(w)
 }
 
 // joined breaks the cycles that a request has closed, if any request detects deadlocks.
-func (g *waitGraph) joined(mu hold, w *waiter) {
-	if len(g.queues.detecting) > 0 && !w.offered {
+func (g *waitGraph) joined(mu hold, w *tables.Waiter) {
+	if len(g.queues.Detecting) > 0 && !w.Offered {
 		s := search{graph: g, left: maxSearch}
 		s.breakCycles(mu, w)
 	}
@@ -206,12 +207,12 @@ func (g *waitGraph) joined(mu hold, w *waiter) {
 
 // lookAgain searches once a second, from some detecting requests, for cycles that no new request closed.
 func (g *waitGraph) lookAgain(mu hold, now session.Instant) {
-	if len(g.queues.detecting) == 0 || now < g.next {
+	if len(g.queues.Detecting) == 0 || now < g.next {
 		return
 	}
 	g.next = now.Add(time.Second)
 	s := search{graph: g, left: maxLookAgain}
-	for w := range maps.Keys(g.queues.detecting) { // random order: each has its turn
+	for w := range maps.Keys(g.queues.Detecting) { // random order: each has its turn
 		if s.left <= 0 {
 			return
 		}

@@ -1,4 +1,4 @@
-package master
+package tables
 
 import (
 	"cmp"
@@ -13,29 +13,29 @@ import (
 )
 
 // naiveQueues specifies queues, without an index: it is a list of all waiters.
-type naiveQueues []*waiter
+type naiveQueues []*Waiter
 
-func (n naiveQueues) where(wanted func(*waiter) bool) []waiterKey {
-	var keys []waiterKey
+func (n naiveQueues) where(wanted func(*Waiter) bool) []WaiterKey {
+	var keys []WaiterKey
 	for _, w := range n {
 		if wanted(w) {
-			keys = append(keys, w.key())
+			keys = append(keys, w.Key())
 		}
 	}
 	return sortedKeys(keys)
 }
 
-func sortedKeys(keys []waiterKey) []waiterKey {
-	slices.SortFunc(keys, func(a, b waiterKey) int {
-		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.number, b.number))
+func sortedKeys(keys []WaiterKey) []WaiterKey {
+	slices.SortFunc(keys, func(a, b WaiterKey) int {
+		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Number, b.Number))
 	})
 	return keys
 }
 
-func keysOf(waiters []*waiter) []waiterKey {
-	var keys []waiterKey
+func keysOf(waiters []*Waiter) []WaiterKey {
+	var keys []WaiterKey
 	for _, w := range waiters {
-		keys = append(keys, w.key())
+		keys = append(keys, w.Key())
 	}
 	return sortedKeys(keys)
 }
@@ -46,38 +46,38 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		q, twin := newQueues(newOutbox(), 32<<10), naiveQueues{}
 		names := []api.Name{"/a", "/b", "/c"}
-		drop := func(key waiterKey) {
-			twin = slices.DeleteFunc(twin, func(w *waiter) bool { return w.key() == key })
+		drop := func(key WaiterKey) {
+			twin = slices.DeleteFunc(twin, func(w *Waiter) bool { return w.Key() == key })
 		}
 		for step := range 400 {
 			now := session.Instant(step)
-			key := waiterKey{session: api.SessionID(1 + r.IntN(4)), number: api.RequestNumber(1 + r.IntN(6))}
+			key := WaiterKey{Session: api.SessionID(1 + r.IntN(4)), Number: api.RequestNumber(1 + r.IntN(6))}
 			switch r.IntN(8) {
 			case 0, 1, 2:
-				w := &waiter{lock: namespace.Ref{Name: names[r.IntN(3)], Instance: api.Generation(1 + r.IntN(2))}, claim: raftfsm.Claim{Mutation: session.Mutation{Session: key.session, Number: key.number}}}
+				w := &Waiter{Lock: namespace.Ref{Name: names[r.IntN(3)], Instance: api.Generation(1 + r.IntN(2))}, Claim: raftfsm.Claim{Mutation: session.Mutation{Session: key.Session, Number: key.Number}}}
 				if r.IntN(3) == 0 {
-					w.ticket = Ticket{Epoch: 1, Number: seed*1000 + uint64(step)}
+					w.Ticket = Ticket{Epoch: 1, Number: seed*1000 + uint64(step)}
 				}
-				got := must(q.join(w, 2, 1000))(t)
+				got := must(q.Join(w, 2, 1000))(t)
 				if got == w {
 					twin = append(twin, w)
 				}
 			case 3:
-				if got := q.removeWaiter(key); (got != nil) != slices.ContainsFunc(twin, func(w *waiter) bool { return w.key() == key }) {
+				if got := q.RemoveWaiter(key); (got != nil) != slices.ContainsFunc(twin, func(w *Waiter) bool { return w.Key() == key }) {
 					t.Fatalf("seed %d, step %d: leave(%v) = %v", seed, step, key, got)
 				}
 				drop(key)
 			case 4, 5:
-				if w := q.get(key); w != nil {
-					q.detach(w, now+session.Instant(r.IntN(20)))
+				if w := q.Get(key); w != nil {
+					q.Detach(w, now+session.Instant(r.IntN(20)))
 				}
 			case 6:
-				if w := q.get(key); w != nil {
-					w.offered = !w.offered
+				if w := q.Get(key); w != nil {
+					w.Offered = !w.Offered
 				}
 			case 7:
-				gone := twin.where(func(w *waiter) bool { end, absent := q.absent.At(w); return absent && end < now && !w.offered })
-				q.dropAbsent(now, 1000)
+				gone := twin.where(func(w *Waiter) bool { end, absent := q.Absent.At(w); return absent && end < now && !w.Offered })
+				q.DropAbsent(now, 1000)
 				for _, key := range gone {
 					drop(key)
 				}
@@ -88,11 +88,11 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 	}
 }
 
-func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) {
+func compareQueues(t *testing.T, q *Queues, twin naiveQueues, names []api.Name) {
 	t.Helper()
 	waiting := 0
 	for id := range api.SessionID(6) {
-		got, want := keysOf(slices.Collect(q.ofSession(id))), twin.where(func(w *waiter) bool { return w.claim.Mutation.Session == id })
+		got, want := keysOf(slices.Collect(q.OfSession(id))), twin.where(func(w *Waiter) bool { return w.Claim.Mutation.Session == id })
 		failIf(t, !slices.Equal(got, want), "session %d waits with %v, want %v", id, got, want)
 		waiting += len(got)
 	}
@@ -100,20 +100,20 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 	for _, name := range names {
 		for instance := range api.Generation(3) {
 			node := namespace.Ref{Name: name, Instance: instance}
-			if got, want := keysOf(q.ofNode(node)), twin.where(func(w *waiter) bool { return w.lock == node }); !slices.Equal(got, want) {
+			if got, want := keysOf(q.OfNode(node)), twin.where(func(w *Waiter) bool { return w.Lock == node }); !slices.Equal(got, want) {
 				t.Errorf("%v wait for %v, want %v", got, node, want)
 			}
 		}
-		line := slices.DeleteFunc(slices.Clone(twin), func(w *waiter) bool { return w.lock.Name != name })
-		slices.SortFunc(line, func(a, b *waiter) int { return byTicket(a, b.ticket) })
+		line := slices.DeleteFunc(slices.Clone(twin), func(w *Waiter) bool { return w.Lock.Name != name })
+		slices.SortFunc(line, func(a, b *Waiter) int { return byTicket(a, b.Ticket) })
 		for i, w := range line {
-			if place, of := q.position(w); place != i+1 || of != len(line) {
-				t.Errorf("%v has place %d of %d, want %d of %d", w.key(), place, of, i+1, len(line))
+			if place, of := q.Position(w); place != i+1 || of != len(line) {
+				t.Errorf("%v has place %d of %d, want %d of %d", w.Key(), place, of, i+1, len(line))
 			}
 		}
 	}
-	got := twin.where(func(w *waiter) bool { _, absent := q.absent.At(w); return absent })
-	if want := twin.where(func(w *waiter) bool { return w.isAbsent() }); !slices.Equal(got, want) || len(got) != q.absent.Len() {
+	got := twin.where(func(w *Waiter) bool { _, absent := q.Absent.At(w); return absent })
+	if want := twin.where(func(w *Waiter) bool { return w.IsAbsent() }); !slices.Equal(got, want) || len(got) != q.Absent.Len() {
 		t.Errorf("%v are absent, want %v", got, want)
 	}
 }
@@ -122,16 +122,15 @@ func compareQueues(t *testing.T, q *queues, twin naiveQueues, names []api.Name) 
 func TestForgetIsBounded(t *testing.T) {
 	q := newQueues(newOutbox(), 32<<10)
 	for i := range 10 {
-		w, err := q.join(&waiter{lock: namespace.Ref{Name: "/x"}, claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}}, 1, 100)
-		noErr(t, err)
-		q.detach(w, session.Instant(i))
+		w := must(q.Join(&Waiter{Lock: namespace.Ref{Name: "/x"}, Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}}, 1, 100))(t)
+		q.Detach(w, session.Instant(i))
 	}
 	for _, want := range []struct {
 		left int
 		more bool
 	}{{6, true}, {2, true}, {0, false}} {
-		if more := q.dropAbsent(100, 4); more != want.more || len(q.bySession[1]) != want.left {
-			t.Errorf("%d are left, more: %v; want %+v", len(q.bySession[1]), more, want)
+		if more := q.DropAbsent(100, 4); more != want.more || len(q.BySession[1]) != want.left {
+			t.Errorf("%d are left, more: %v; want %+v", len(q.BySession[1]), more, want)
 		}
 	}
 }
@@ -141,9 +140,9 @@ func TestForgetIsBounded(t *testing.T) {
 func TestPlacesAreKeptOverFailOvers(t *testing.T) {
 	lock := namespace.Ref{Name: "/a", Instance: 1}
 	number := api.RequestNumber(0)
-	join := func(q *queues, t Ticket, allowed int) error {
+	join := func(q *Queues, t Ticket, allowed int) error {
 		number++
-		_, err := q.join(&waiter{lock: lock, who: "p", ticket: t, claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: number}}}, 2, allowed)
+		_, err := q.Join(&Waiter{Lock: lock, Who: "p", Ticket: t, Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: number}}}, 2, allowed)
 		return err
 	}
 	for name, one := range map[string]struct{ places, allowed int }{
@@ -165,8 +164,8 @@ func TestPlacesAreKeptOverFailOvers(t *testing.T) {
 			}
 		}
 		failIf(t, join(q, Ticket{Epoch: 1, Number: 1 << 20}, one.allowed) == nil, "places %s have no end", name)
-		if w := q.byName[lock.Name][0]; w.ticket != (Ticket{Epoch: 1, Number: 1}) {
-			t.Errorf("the first in the queue has ticket %v", w.ticket)
+		if w := q.ByName[lock.Name][0]; w.Ticket != (Ticket{Epoch: 1, Number: 1}) {
+			t.Errorf("the first in the queue has ticket %v", w.Ticket)
 		}
 	}
 }
@@ -174,19 +173,19 @@ func TestPlacesAreKeptOverFailOvers(t *testing.T) {
 // A delay is timed under its own ID: an earlier delay on the same name neither ends it nor replaces it.
 func TestDelaysAreTimedByID(t *testing.T) {
 	d := newDelays()
-	d.start("/f", 5, 10, 0)
-	d.start("/f", 7, 3, 1)
-	if over := d.due(9); over != nil {
+	d.Start("/f", 5, 10, 0)
+	d.Start("/f", 7, 3, 1)
+	if over := d.Due(9); over != nil {
 		t.Errorf("%v has ended at 9; the first delay on the name runs until 10", over)
 	}
-	d.start("/f", 5, 0, 9) // the end of the first could not be proposed
-	if over := d.due(10); len(over) != 1 || over[0].Name != "/f" || over[0].ID != 7 {
+	d.Start("/f", 5, 0, 9) // the end of the first could not be proposed
+	if over := d.Due(10); len(over) != 1 || over[0].Name != "/f" || over[0].ID != 7 {
 		t.Errorf("at 10 over: %v, want delay 7", over)
 	}
-	d.start("/f", 7, 0, 11)
-	d.start("/f", 8, 5, 11)
-	d.start("/f", 7, 0, 12)
-	if over := d.due(15); over != nil {
+	d.Start("/f", 7, 0, 11)
+	d.Start("/f", 8, 5, 11)
+	d.Start("/f", 7, 0, 12)
+	if over := d.Due(15); over != nil {
 		t.Errorf("%v has ended at 15; the latest delay runs until 16", over)
 	}
 }
@@ -197,15 +196,15 @@ func TestTurnsBefore(t *testing.T) {
 	r, w := api.Shared, api.Exclusive
 	modes := []api.LockMode{w, w, r, r, w, r}
 	for i, mode := range modes {
-		must(q.join(&waiter{
-			lock:  namespace.Ref{Name: "/x"},
-			claim: raftfsm.Claim{Mode: mode, Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}},
+		must(q.Join(&Waiter{
+			Lock:  namespace.Ref{Name: "/x"},
+			Claim: raftfsm.Claim{Mode: mode, Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}},
 		}, 1, 100))(t)
 	}
 	var got []int
-	for ahead, w := range q.inOrder("/x") {
-		if w.claim.Mode != modes[len(got)] {
-			t.Errorf("place %d is that of a %v", len(got)+1, w.claim.Mode)
+	for ahead, w := range q.InOrder("/x") {
+		if w.Claim.Mode != modes[len(got)] {
+			t.Errorf("place %d is that of a %v", len(got)+1, w.Claim.Mode)
 		}
 		got = append(got, ahead)
 	}

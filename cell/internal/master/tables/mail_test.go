@@ -1,4 +1,4 @@
-package master
+package tables
 
 import (
 	"fmt"
@@ -13,18 +13,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-func newTestMailbox() *mailbox {
+func newTestMailbox() *Mailbox {
 	l := newMailboxes(func() {})
-	l.add(1, "p")
-	return l.byID[1]
+	l.Add(1, "p")
+	return l.ByID[1]
 }
 
 // bytesByPrincipal recounts the events that wait in mailboxes.
-func bytesByPrincipal(boxes map[api.SessionID]*mailbox) map[string]int {
+func bytesByPrincipal(boxes map[api.SessionID]*Mailbox) map[string]int {
 	bytes := map[string]int{}
 	for _, b := range boxes {
-		for _, e := range b.events {
-			bytes[b.principal] += eventSize(e)
+		for _, e := range b.Events {
+			bytes[b.Principal] += e.Size()
 		}
 	}
 	return bytes
@@ -44,10 +44,10 @@ func TestEventBytes(t *testing.T) {
 func TestMailIsCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newMailboxes(func() {})
-		l.limit = rapid.IntRange(2_000, 40_000).Draw(t, "most")
-		boxes := l.byID
+		l.Limit = rapid.IntRange(2_000, 40_000).Draw(t, "most")
+		boxes := l.ByID
 		for id := range api.SessionID(6) {
-			l.add(id, fmt.Sprint("p", id%3))
+			l.Add(id, fmt.Sprint("p", id%3))
 		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		for range 600 {
@@ -57,11 +57,11 @@ func TestMailIsCounted(t *testing.T) {
 			case p < 80:
 				postCounted(t, l, b, random)
 			case p < 90:
-				b.takeEvents(b.received)
+				b.TakeEvents(b.Received)
 			case p < 99:
-				b.acknowledge(b.delivered-min(b.delivered, uint64(random.IntN(3))), 0)
+				b.Acknowledge(b.delivered-min(b.delivered, uint64(random.IntN(3))), 0)
 			case len(boxes) > 3:
-				b.discard()
+				b.Discard()
 				for id := range boxes {
 					if boxes[id] == b {
 						delete(boxes, id)
@@ -72,23 +72,23 @@ func TestMailIsCounted(t *testing.T) {
 		}
 		for id, b := range boxes {
 			if id%2 == 0 {
-				b.discard()
+				b.Discard()
 				delete(boxes, id)
 			}
-			for len(b.events) > 0 {
-				b.takeEvents(b.received)
-				b.acknowledge(b.delivered, b.delivered)
+			for len(b.Events) > 0 {
+				b.TakeEvents(b.Received)
+				b.Acknowledge(b.delivered, b.delivered)
 			}
 			checkMail(t, l)
 		}
-		if len(l.used.of) > 0 {
-			t.Fatalf("nothing waits, and %v is counted", l.used.of)
+		if len(l.Used.Of) > 0 {
+			t.Fatalf("nothing waits, and %v is counted", l.Used.Of)
 		}
 	})
 }
 
 // postCounted posts an event and checks whether it was accepted.
-func postCounted(t *rapid.T, l *mailboxes, b *mailbox, random *rand.Rand) {
+func postCounted(t *rapid.T, l *Mailboxes, b *Mailbox, random *rand.Rand) {
 	kinds := []api.EventKind{
 		api.EventContentsModified, api.EventContentsModified, api.EventHandleInvalid,
 		api.EventCacheInvalidation, api.EventLockLost, api.EventMasterFailedOver,
@@ -97,17 +97,17 @@ func postCounted(t *rapid.T, l *mailboxes, b *mailbox, random *rand.Rand) {
 		Kind: kinds[random.IntN(len(kinds))], Path: strings.Repeat("p", random.IntN(api.MaxPath)), Child: strings.Repeat("c", random.IntN(9)),
 		Explanation: strings.Repeat("e", random.IntN(api.MaxReason)),
 	}
-	room := l.limit - bytesByPrincipal(l.byID)[b.principal]
-	want := room >= eventSize(e)
+	room := l.Limit - bytesByPrincipal(l.ByID)[b.Principal]
+	want := room >= e.Size()
 	switch e.Kind {
 	case api.EventContentsModified:
-		want = room-l.limit/4 >= eventSize(e)
+		want = room-l.Limit/4 >= e.Size()
 	case api.EventCacheInvalidation, api.EventLockLost, api.EventMasterFailedOver:
 		want = true
 	}
-	b.post(e)
-	if got := slices.Contains(b.events, e); got != want {
-		t.Fatalf("%v of %d bytes, with room for %d of %d: accepted is %v", e.Kind, eventSize(e), room, l.limit, got)
+	b.Post(e)
+	if got := slices.Contains(b.Events, e); got != want {
+		t.Fatalf("%v of %d bytes, with room for %d of %d: accepted is %v", e.Kind, e.Size(), room, l.Limit, got)
 	}
 	if !want && b.marker <= b.delivered && !b.missed {
 		t.Fatalf("%v was dropped, and the session will not be told", e.Kind)
@@ -115,13 +115,13 @@ func postCounted(t *rapid.T, l *mailboxes, b *mailbox, random *rand.Rand) {
 }
 
 // checkMail compares what is counted with the events that wait.
-func checkMail(t interface{ Errorf(string, ...any) }, l *mailboxes) {
-	bytes, all := bytesByPrincipal(l.byID), 0
+func checkMail(t interface{ Errorf(string, ...any) }, l *Mailboxes) {
+	bytes, all := bytesByPrincipal(l.ByID), 0
 	for _, n := range bytes {
 		all += n
 	}
-	if !maps.Equal(l.used.of, bytes) || l.used.all != all {
-		t.Errorf("%v bytes are counted, %d in all; the events have %v", l.used.of, l.used.all, bytes)
+	if !maps.Equal(l.Used.Of, bytes) || l.Used.All != all {
+		t.Errorf("%v bytes are counted, %d in all; the events have %v", l.Used.Of, l.Used.All, bytes)
 	}
 }
 
@@ -159,8 +159,8 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 		}
 		var acked uint64
 		keepAlive := func(lost bool) {
-			b.acknowledge(seen, acked)
-			if told := b.takeEvents(b.received); !lost {
+			b.Acknowledge(seen, acked)
+			if told := b.TakeEvents(b.Received); !lost {
 				deliver(told)
 			}
 		}
@@ -178,7 +178,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 					delete(unseen, e.Generation)
 					essentials[e.Generation] = true
 				}
-				b.post(e)
+				b.Post(e)
 			case p < 92:
 				keepAlive(r.IntN(3) == 0)
 			case p < 95:
@@ -187,18 +187,18 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 				for range api.MaxEventQueue / 2 {
 					posted++
 					unseen[api.Generation(posted)] = true
-					b.post(&Event{Kind: api.EventChildAdded, Generation: api.Generation(posted)})
+					b.Post(&Event{Kind: api.EventChildAdded, Generation: api.Generation(posted)})
 				}
 			}
 			others := 0
-			for _, e := range b.events {
+			for _, e := range b.Events {
 				if !e.Kind.Essential() && !invalidates(e) {
 					others++
 				}
 			}
 			stopIf(t, others > api.MaxEventQueue+1, "seed %d: %d events wait, besides essential ones", seed, others)
 		}
-		for len(b.events) > 0 {
+		for len(b.Events) > 0 {
 			keepAlive(false)
 		}
 		if len(unseen) > 0 || len(essentials) > 0 {
@@ -213,14 +213,14 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 	b := newTestMailbox()
 	for round := range uint64(3) {
 		for range 2 * api.MaxHandles {
-			b.post(&Event{Kind: api.EventHandleInvalid})
+			b.Post(&Event{Kind: api.EventHandleInvalid})
 		}
-		if n := len(b.events); n > api.MaxHandles+api.MaxEventQueue+1 || b.ends < api.MaxHandles {
+		if n := len(b.Events); n > api.MaxHandles+api.MaxEventQueue+1 || b.ends < api.MaxHandles {
 			t.Fatalf("round %d: %d events wait, %d of them ends", round, n, b.ends)
 		}
-		for len(b.events) > 0 {
-			b.takeEvents(b.received)
-			b.acknowledge(b.delivered, b.delivered)
+		for len(b.Events) > 0 {
+			b.TakeEvents(b.Received)
+			b.Acknowledge(b.delivered, b.delivered)
 		}
 		stopIf(t, b.ends != 0, "round %d: %d ends in an empty mailbox", round, b.ends)
 	}
@@ -231,54 +231,54 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	b := newTestMailbox()
 	for range 10_000 {
-		b.post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
+		b.Post(&Event{Kind: api.EventCacheInvalidation, Path: strings.Repeat("p", 500)})
 	}
-	stopIf(t, !b.isAcknowledged(), "an event that was not sent counts as unacknowledged")
+	stopIf(t, !b.IsAcknowledged(), "an event that was not sent counts as unacknowledged")
 	replies := 0
 	for {
 		replies++
-		told := b.takeEvents(b.received)
+		told := b.TakeEvents(b.Received)
 		last := told[len(told)-1].Sequence
-		if b.post(&Event{Kind: api.EventContentsModified}); b.isAcknowledged() {
+		if b.Post(&Event{Kind: api.EventContentsModified}); b.IsAcknowledged() {
 			t.Fatal("it counts as acknowledged too early")
 		}
-		if b.acknowledge(last, last); b.isAcknowledged() {
+		if b.Acknowledge(last, last); b.IsAcknowledged() {
 			break
 		}
 	}
-	if want := b.essential; replies < 15 || b.acked < want {
-		t.Errorf("after %d replies %d is acknowledged, and %d was to be", replies, b.acked, want)
+	if want := b.essential; replies < 15 || b.Acked < want {
+		t.Errorf("after %d replies %d is acknowledged, and %d was to be", replies, b.Acked, want)
 	}
 }
 
 // The acknowledgement of a revocation waits for the lock's owner; receiving other events does not.
 func TestReceivedIsNotAcknowledged(t *testing.T) {
 	b := newTestMailbox()
-	b.post(&Event{Kind: api.EventLockLost})
-	b.post(&Event{Kind: api.EventCacheInvalidation})
-	b.takeEvents(b.received)
-	b.acknowledge(2, 0)
-	if len(b.events) != 0 || b.received != 2 || b.acked != 0 || b.isAcknowledged() {
-		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.events), b.received, b.acked, b.isAcknowledged())
+	b.Post(&Event{Kind: api.EventLockLost})
+	b.Post(&Event{Kind: api.EventCacheInvalidation})
+	b.TakeEvents(b.Received)
+	b.Acknowledge(2, 0)
+	if len(b.Events) != 0 || b.Received != 2 || b.Acked != 0 || b.IsAcknowledged() {
+		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.Events), b.Received, b.Acked, b.IsAcknowledged())
 	}
-	if b.acknowledge(2, 2); !b.isAcknowledged() {
+	if b.Acknowledge(2, 2); !b.IsAcknowledged() {
 		t.Error("everything is acknowledged, and does not count as such")
 	}
 }
 
-// What was told aside needs no acknowledgement before the lease is extended; a reply that was lost
-// is told again by the next call.
+// An event that was told aside needs no acknowledgement before the lease is extended; the next call tells again
+// what a lost reply had.
 func TestToldAsideIsExtended(t *testing.T) {
 	b := newTestMailbox()
-	b.post(&Event{Kind: api.EventChildAdded})
-	if told := b.takeAside(0); len(told) != 1 || !b.isAcknowledged() {
-		t.Fatalf("told of %d, acknowledged %v", len(told), b.isAcknowledged())
+	b.Post(&Event{Kind: api.EventChildAdded})
+	if told := b.TakeAside(0); len(told) != 1 || !b.IsAcknowledged() {
+		t.Fatalf("told of %d, acknowledged %v", len(told), b.IsAcknowledged())
 	}
-	if told := b.takeEvents(1); len(told) != 0 || b.isAcknowledged() {
-		t.Errorf("answered with %d, acknowledged %v", len(told), b.isAcknowledged())
+	if told := b.TakeEvents(1); len(told) != 0 || b.IsAcknowledged() {
+		t.Errorf("answered with %d, acknowledged %v", len(told), b.IsAcknowledged())
 	}
-	equal(t, len(b.takeEvents(0)), 1, "after a lost reply: %d")
-	if b.acknowledge(1, 1); !b.isAcknowledged() || len(b.after(0)) != 0 {
+	equal(t, len(b.TakeEvents(0)), 1, "after a lost reply: %d")
+	if b.Acknowledge(1, 1); !b.IsAcknowledged() || len(b.After(0)) != 0 {
 		t.Error("acknowledged, and waits")
 	}
 }
@@ -286,10 +286,10 @@ func TestToldAsideIsExtended(t *testing.T) {
 // Events that were told aside are in the mailbox until they are acknowledged, so there are
 // bounds: of their number, of their bytes, and of all mail of a principal.
 func TestToldAsideIsBounded(t *testing.T) {
-	tells := func(b *mailbox, path string) (n int) {
+	tells := func(b *Mailbox, path string) (n int) {
 		for n < 10_000 {
-			b.post(&Event{Kind: api.EventContentsModified, Path: path})
-			if b.takeAside(uint64(n)) == nil {
+			b.Post(&Event{Kind: api.EventContentsModified, Path: path})
+			if b.TakeAside(uint64(n)) == nil {
 				break
 			}
 			n++
@@ -301,6 +301,6 @@ func TestToldAsideIsBounded(t *testing.T) {
 		t.Errorf("tells of %d with long names", n)
 	}
 	crowded := newTestMailbox()
-	crowded.all.used.add("p", crowded.all.limit/8+1)
+	crowded.all.Used.add("p", crowded.all.Limit/8+1)
 	equal(t, tells(crowded, ""), 0, "tells of %d in a crowd")
 }
