@@ -44,15 +44,26 @@ type AcquireRequest struct {
 	Queued func(Queued) error // called with its place when that changes, at most once a second
 }
 
-// Acquire waits for a lock, as awaitGrant does.
+// Acquire waits in a queue until the request is answered. If Queued fails, or ctx ends, its place is kept for
+// one lease, and skipped meanwhile, so that the client may return (decision 8).
 func (l *Locks) Acquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
-	if err := checkDetection(l.epoch.state()); err != nil && r.Detect {
-		return raftfsm.Answer{}, err
+	if level := l.epoch.state().Level; r.Detect && level < raftfsm.DeadlockLevel {
+		return raftfsm.Answer{}, raftfsm.NeedsLevel(raftfsm.DeadlockLevel, level)
 	}
 	if err := l.files.Use(r.Handle, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		return l.refuseClaim(ctx, r.Claim, err)
 	}
-	return l.awaitGrant(ctx, r)
+	began := l.epoch.clock()
+	w, offered, err := l.joinQueue(&tables.Waiter{
+		Claim: r.Claim, Lock: r.Handle.Node, Ticket: r.Ticket, Detects: r.Detect, Quiet: r.Quiet,
+		Trace: steps.TraceOf(ctx), Request: steps.RequestOf(ctx),
+	}, r.Waited)
+	if err != nil {
+		return l.refuseClaim(ctx, w.Claim, err)
+	}
+	first, answer, err := l.awaitAnswer(ctx, w, offered, r.Queued)
+	tellCall(ctx, w, first, offered && first == nil, began, l.epoch.clock(), err)
+	return answer, err
 }
 
 // refuseClaim makes a refusal the answer of a request for a lock; see Files.Refuse.
@@ -168,22 +179,6 @@ type Queued struct {
 	MoreHolders int
 	Delayed     time.Duration // rest of the lock-delay
 	Estimate    time.Duration // of the wait; 0 if unknown
-}
-
-// awaitGrant waits in a queue until the request is answered. If Queued fails, or ctx ends, its place is kept
-// for one lease, and skipped meanwhile, so that the client may return (decision 8).
-func (l *Locks) awaitGrant(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
-	began := l.epoch.clock()
-	w, offered, err := l.joinQueue(&tables.Waiter{
-		Claim: r.Claim, Lock: r.Handle.Node, Ticket: r.Ticket, Detects: r.Detect, Quiet: r.Quiet,
-		Trace: steps.TraceOf(ctx), Request: steps.RequestOf(ctx),
-	}, r.Waited)
-	if err != nil {
-		return l.refuseClaim(ctx, w.Claim, err)
-	}
-	first, answer, err := l.awaitAnswer(ctx, w, offered, r.Queued)
-	tellCall(ctx, w, first, offered && first == nil, began, l.epoch.clock(), err)
-	return answer, err
 }
 
 // awaitAnswer waits for the answer to a queued request. first is the first progress that queued got, or nil.

@@ -21,8 +21,8 @@ type revocations struct {
 	offers *offers
 
 	locks      map[api.SessionID]map[api.HandleID]revokedLock
-	ends       map[api.SessionID]*termination
-	lastLeases session.Timetable[api.SessionID] // the last leases of those in ends that are not proposed
+	ends       map[api.SessionID]uint64         // sessions that are ended against their clients' will: the event for the client
+	lastLeases session.Timetable[api.SessionID] // ends of the last leases of those whose end is not proposed
 }
 
 // revokedLock is a revoked lock that one handle still holds.
@@ -32,16 +32,11 @@ type revokedLock struct {
 	sequence   uint64 // of the event for the holder
 }
 
-// termination is a session that is being ended against its client's will.
-type termination struct {
-	sequence uint64 // of the event for the client
-	proposed bool
-}
-
 func newRevocations(e *epoch, t *tables.Tables, events *publisher, out *offers) *revocations {
 	return &revocations{
 		epoch: e, leases: t.Leases, boxes: t.Boxes, queues: t.Queues, events: events, offers: out,
-		locks: map[api.SessionID]map[api.HandleID]revokedLock{}, ends: map[api.SessionID]*termination{}}
+		locks: map[api.SessionID]map[api.HandleID]revokedLock{}, ends: map[api.SessionID]uint64{},
+	}
 }
 
 // add records that a holder is losing its lock.
@@ -57,12 +52,6 @@ func (r *revocations) remove(owner namespace.Owner) {
 	if len(r.locks[owner.Session]) == 0 {
 		delete(r.locks, owner.Session)
 	}
-}
-
-// markProposed records that the end of a session is being proposed.
-func (r *revocations) markProposed(id api.SessionID, e *termination) {
-	e.proposed = true
-	r.lastLeases.Drop(id)
 }
 
 func (r *revocations) dropSession(id api.SessionID) {
@@ -85,7 +74,7 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 		if !ok || over > now {
 			break
 		}
-		r.markProposed(id, r.ends[id])
+		r.lastLeases.Drop(id)
 		ends = append(ends, raftfsm.End{Session: id, Reason: api.ByOperator})
 	}
 	return ends
@@ -121,14 +110,11 @@ func (r *revocations) terminateSession(mu hold, id api.SessionID) {
 // the last lease expires.
 func (r *revocations) stopLease(mu hold, id api.SessionID, why string) {
 	box := r.boxes.ByID[id]
-	if box == nil || r.ends[id] != nil || !r.leases.Alive(id) {
+	if box == nil || r.ends[id] != 0 || !r.leases.Alive(id) {
 		return
 	}
 	over, _ := r.leases.Stop(id)
-	sequence := box.Post(&Event{
-		Kind: api.EventSessionEnded, Reason: api.ByOperator, Explanation: why,
-	})
-	r.ends[id] = &termination{sequence: sequence}
+	r.ends[id] = box.Post(&Event{Kind: api.EventSessionEnded, Reason: api.ByOperator, Explanation: why})
 	r.lastLeases.Put(id, over)
 	for w := range r.queues.OfSession(id) {
 		//mutant: r.queues.FailWaiter(w.Key(), r.epoch.sessionEnded(id))
@@ -145,8 +131,8 @@ func (r *revocations) actOnAcknowledgement(mu hold, id api.SessionID) {
 		return
 	}
 	acked := box.Acked
-	if e := r.ends[id]; e != nil && acked >= e.sequence && !e.proposed {
-		r.markProposed(id, e)
+	if _, unproposed := r.lastLeases.At(id); unproposed && acked >= r.ends[id] {
+		r.lastLeases.Drop(id)
 		c, _ := r.offers.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Acknowledged: true}})
 		r.epoch.submit(c)
 	}

@@ -197,7 +197,7 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 func (s *Sessions) hear(mu hold, c Caller, h Receipt) (*tables.Mailbox, error) {
 	box, ok := s.boxes.ByID[c.Session]
 	switch {
-	case !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil:
+	case !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == 0:
 		return nil, s.epoch.sessionEnded(c.Session)
 	case c.Epoch != s.epoch.number:
 		return box, nil
@@ -257,9 +257,9 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 	var reply Extension
 	ending := s.revocations.ends[id]
 	switch {
-	case ending != nil && box.Acked >= ending.sequence:
+	case ending != 0 && box.Acked >= ending:
 		return Extension{}, s.epoch.sessionEnded(id)
-	case ending != nil || !box.IsAcknowledged():
+	case ending != 0 || !box.IsAcknowledged():
 	case !k.isFresh(t0): // slow, as when all clients return after a fail-over
 		box.Asked = true
 	default:

@@ -128,7 +128,7 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 			id := api.SessionID(1<<40 + i)
 			m.tables.Outbox.Ends[id] = raftfsm.End{Session: id, Reason: api.ByExpiry}
 		}
-		m.revocations.ends[c[0].who.Session] = &termination{} // its end comes after those
+		m.revocations.ends[c[0].who.Session] = 1 // its end comes after those
 		m.revocations.lastLeases.Put(c[0].who.Session, m.epoch.clock())
 		m.tables.Queues.Claims = 1 // one command for each of them
 		var between atomic.Bool

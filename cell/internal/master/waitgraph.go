@@ -8,7 +8,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/namespace"
-	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
@@ -81,27 +80,21 @@ func (g *waitGraph) waits(w *tables.Waiter) iter.Seq[wait] {
 	}
 }
 
-// search looks for cycles; left is how many edges it may still visit.
-type search struct {
-	graph *waitGraph
-	left  int
-}
-
 // cycle returns a shortest cycle from w, or nil if it finds none within its bounds. It pauses, so edges may be
-// gone: see holds.
-func (s *search) cycle(mu hold, w *tables.Waiter) []wait {
+// gone: see holds. left is how many edges the search may still visit.
+func (g *waitGraph) cycle(mu hold, w *tables.Waiter, left *int) []wait {
 	start := w.LockOwner()
 	reached := map[tables.LockOwner]wait{} // the edge that reached an owner
 	covered := map[namespace.Ref]Ticket{}  // of writers whose edges were all visited: requests in front lead nowhere else
-	for line := []*tables.Waiter{w}; len(line) > 0 && s.left > 0; line = line[1:] {
+	for line := []*tables.Waiter{w}; len(line) > 0 && *left > 0; line = line[1:] {
 		next := line[0]
 		if next.Ticket.Before(covered[next.Lock]) {
-			s.left--
+			*left--
 			continue
 		}
 		var found []wait
 		seen, own := 0, false
-		for edge := range s.graph.waits(next) {
+		for edge := range g.waits(next) {
 			if seen++; seen > maxWaits {
 				break
 			}
@@ -115,7 +108,7 @@ func (s *search) cycle(mu hold, w *tables.Waiter) []wait {
 			}
 			if _, twice := reached[edge.to]; !twice {
 				reached[edge.to] = edge
-				line = append(line, s.graph.queues.OfOwner(edge.to)...)
+				line = append(line, g.queues.OfOwner(edge.to)...)
 			}
 		}
 		if found != nil && len(found) <= maxCycleLength {
@@ -124,8 +117,8 @@ func (s *search) cycle(mu hold, w *tables.Waiter) []wait {
 		if next.Claim.Mode == api.Exclusive && seen > 0 && seen <= maxWaits && !own {
 			covered[next.Lock] = next.Ticket
 		}
-		s.left -= 1 + seen
-		mu.pause(s.graph.queues.StepsOf(next.Lock.Name) + seen/16)
+		*left -= 1 + seen
+		mu.pause(g.queues.StepsOf(next.Lock.Name) + seen/16)
 	}
 	return nil
 }
@@ -157,10 +150,10 @@ func (g *waitGraph) holds(cycle []wait) bool {
 
 // breakCycles refuses requests until it finds no cycle with w: of each, the latest request that detects
 // deadlocks. A cycle without such a request stays.
-func (s *search) breakCycles(mu hold, w *tables.Waiter) {
+func (g *waitGraph) breakCycles(mu hold, w *tables.Waiter, left *int) {
 	for range maxBroken {
-		cycle := s.cycle(mu, w)
-		if cycle == nil || !s.graph.holds(cycle) {
+		cycle := g.cycle(mu, w, left)
+		if cycle == nil || !g.holds(cycle) {
 			return
 		}
 		at := -1
@@ -172,7 +165,7 @@ func (s *search) breakCycles(mu hold, w *tables.Waiter) {
 		if at < 0 {
 			return
 		}
-		s.graph.refuse(append(append([]wait(nil), cycle[at:]...), cycle[:at]...))
+		g.refuse(append(append([]wait(nil), cycle[at:]...), cycle[:at]...))
 	}
 }
 
@@ -200,8 +193,8 @@ func (g *waitGraph) refuse(cycle []wait) {
 // joined breaks the cycles that a request has closed, if any request detects deadlocks.
 func (g *waitGraph) joined(mu hold, w *tables.Waiter) {
 	if len(g.queues.Detecting) > 0 && !w.Offered {
-		s := search{graph: g, left: maxSearch}
-		s.breakCycles(mu, w)
+		left := maxSearch
+		g.breakCycles(mu, w, &left)
 	}
 }
 
@@ -211,20 +204,11 @@ func (g *waitGraph) lookAgain(mu hold, now session.Instant) {
 		return
 	}
 	g.next = now.Add(time.Second)
-	s := search{graph: g, left: maxLookAgain}
+	left := maxLookAgain
 	for w := range maps.Keys(g.queues.Detecting) { // random order: each has its turn
-		if s.left <= 0 {
+		if left--; left < 0 {
 			return
 		}
-		s.left--
-		s.breakCycles(mu, w)
+		g.breakCycles(mu, w, &left)
 	}
-}
-
-// checkDetection returns why the cell cannot detect deadlocks yet, or nil.
-func checkDetection(state *raftfsm.State) error {
-	if state.Level < raftfsm.DeadlockLevel {
-		return raftfsm.NeedsLevel(raftfsm.DeadlockLevel, state.Level)
-	}
-	return nil
 }
