@@ -188,7 +188,7 @@ func wide() map[string]int {
 		"cell/internal/console":         27,
 		"cell/internal/disk":            34,
 		"cell/internal/identity":        2,
-		"cell/internal/master":          50,
+		"cell/internal/master":          49,
 		"cell/internal/peer":            39,
 		"cell/internal/wire":            72,
 		"cell/recovery":                 4,

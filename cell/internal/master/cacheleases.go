@@ -88,12 +88,6 @@ func (co *coherence) endLapsedOf(mu hold, cl *tables.Clearing, now session.Insta
 	}
 }
 
-// nextLapse returns when the next such cache lease expires.
-func (co *coherence) nextLapse() (session.Instant, bool) {
-	_, at, ok := co.copyset.Lapses.Next()
-	return at, ok
-}
-
 // registerReader enters a session about to read names, and reports whether it may keep all.
 func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
 	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.MayCache {

@@ -202,17 +202,13 @@ func (co *coherence) cutOff(mu hold, ch *tables.Change, name api.Name, now sessi
 			if left := co.slowClient - co.copyset.Asked(ch, id, now); left > 0 {
 				next = min(next, left)
 			} else {
-				co.revocations.stopLease(mu, id, co.heldUp(name))
+				co.revocations.stopLease(mu, id,
+					fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient))
 			}
 			mu.pause(1)
 		}
 	}
 	return next
-}
-
-// heldUp is why cutOff ends a session.
-func (co *coherence) heldUp(name api.Name) string {
-	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }
 
 // beginChange makes names uncacheable and tells every session except by, which dropped them before it asked.

@@ -38,13 +38,6 @@ func (f *Files) checkUnfinished(by session.Mutation) error {
 	return &refusal.Refusal{Cause: refusal.RequestFinished, Request: by.Number, Session: by.Session}
 }
 
-// stat describes a node by the caller's path.
-func stat(n *namespace.Node, path api.Path) api.Stat {
-	s := n.Stat()
-	s.Path = path
-	return s
-}
-
 // Use checks that a handle is open and has a right.
 func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 	return f.use(h, right, purpose{locking: locking})

@@ -159,7 +159,8 @@ func (f *Files) openHere(r OpenRequest, one *tables.OpenHandle) (o Opened, here 
 
 // openedHere returns the answer to an Open without the log. epoch.mu is held.
 func (f *Files) openedHere(r OpenRequest, one *tables.OpenHandle, node *namespace.Node) Opened {
-	o := Opened{Handle: one.Handle, Stat: stat(node, r.Path)}
+	o := Opened{Handle: one.Handle, Stat: node.Stat()}
+	o.Stat.Path = r.Path
 	o.Cacheable = f.epoch.mayKeep(r.Handle, node.Name) && f.coherence.enterReader(r.Mutation.Session, node.Name)
 	o.Reusable = o.Cacheable && f.coherence.enterReader(r.Mutation.Session, api.ACLDir) // a change there may withdraw the right to open
 	return o

@@ -60,12 +60,6 @@ func (r *revocations) dropSession(id api.SessionID) {
 	r.lastLeases.Drop(id)
 }
 
-// nextDue returns when the next ending session's last lease expires.
-func (r *revocations) nextDue() (at session.Instant, ok bool) {
-	_, at, ok = r.lastLeases.Next()
-	return at, ok
-}
-
 // takeDue returns at most MaxDue ending sessions whose last lease has expired.
 func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	var ends []raftfsm.End

@@ -162,12 +162,21 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)
-	for _, at := range []func() (session.Instant, bool){t.tables.Leases.Next, t.tables.Delays.Next, t.revocations.nextDue, t.coherence.nextLapse} {
-		if due, ok := at(); ok {
-			next = min(next, due)
-		}
+	if due, ok := t.tables.Leases.Next(); ok {
+		next = min(next, due)
 	}
+	next = earliest(&t.tables.Delays.Ends, next)
+	next = earliest(&t.revocations.lastLeases, next)
+	next = earliest(&t.tables.Copyset.Lapses, next)
 	return max(next.Sub(now), time.Millisecond)
+}
+
+// earliest returns the time of the next appointment, at most then.
+func earliest[K comparable](of *session.Timetable[K], then session.Instant) session.Instant {
+	if _, at, ok := of.Next(); ok {
+		return min(at, then)
+	}
+	return then
 }
 
 // restoreStepped records a step of the restore's author, or a retry of one.

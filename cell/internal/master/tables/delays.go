@@ -51,12 +51,6 @@ func (d *Delays) Due(now session.Instant) []raftfsm.EndDelay {
 // MaxDue bounds what one tick does of a kind.
 const MaxDue = 256
 
-// Next returns when the next delay expires.
-func (d *Delays) Next() (at session.Instant, ok bool) {
-	_, at, ok = d.Ends.Next()
-	return at, ok
-}
-
 // Left returns the rest of a delay, or 0.
 func (d *Delays) Left(name api.Name, now session.Instant) time.Duration {
 	end, ok := d.Ends.At(name)
