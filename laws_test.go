@@ -113,10 +113,7 @@ func rooms() []room {
 		{"cell/internal/memnet", nil, nil, "tests in virtual time have one network, of packages and of whole cells"},
 		{"cell/internal/testbed", []string{"session"}, []string{raft}, "what tests of a replica and of its rooms share: no room imports it but their tests"},
 		{"cell/internal/steps", []string{"api", "session"}, nil, "what a master says of a call that is traced, and package cell makes spans of: values, for the two that do not know each other's words"},
-		{
-			"cell/internal/master/tables", []string{"api", "refusal", "namespace", "session", "raftfsm", "cell/internal/steps"}, nil,
-			"pure: what a master remembers, and forgets with its epoch",
-		},
+		{"cell/internal/master/tables", []string{"api", "refusal", "namespace", "session", "raftfsm", "cell/internal/steps"}, nil, "pure: what a master remembers, and forgets with its epoch"},
 		{
 			"cell/internal/master", []string{"api", "misuse", "refusal", "namespace", "session", "raftfsm", "sequencer", "internal/backup", "cell/internal/master/tables", "cell/internal/steps"}, nil,
 			"one epoch of a master: neither the wire nor Raft; of its tests only one has a log store, to see that large entries fit",
@@ -164,10 +161,7 @@ func rooms() []room {
 
 // without names packages of std that a room may not import.
 func without() map[string][]string {
-	return map[string][]string{
-		"cell/internal/master":        {"net", "net/http", "os", "os/exec", "io/fs", "syscall"},
-		"cell/internal/master/tables": {"context", "log/slog"},
-	}
+	return map[string][]string{"cell/internal/master": {"net", "net/http", "os", "os/exec", "io/fs", "syscall"}, "cell/internal/master/tables": {"context", "log/slog"}}
 }
 
 // fileOf confines a library further, to some files of a room that may import it.

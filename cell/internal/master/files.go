@@ -68,7 +68,7 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 		}[right]}
 	}
 	one.Locks = one.Locks || to.locking
-	f.countUse(one, to)
+	countUse(f.epoch.reports.usages, one, to)
 	if !one.Told && one.WantsConflicts() { // the handle may be of an earlier epoch, and hold the lock
 		//mutant: _ = f.events.tellConflicts
 		f.events.tellConflicts(mu, one.Node, nil)
@@ -76,12 +76,12 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	return nil
 }
 
-func (f *Files) countUse(one *tables.OpenHandle, to purpose) {
+func countUse(all *usages, one *tables.OpenHandle, to purpose) {
 	if to.looking && one.Looked {
-		f.epoch.reports.usages.ofSession[one.Owner.Session].count(misuse.Polling, one.Node.Name)
+		all.ofSession[one.Owner.Session].count(misuse.Polling, one.Node.Name)
 	}
 	if to.trying && one.Tried {
-		f.epoch.reports.usages.ofSession[one.Owner.Session].count(misuse.LockPolling, one.Node.Name)
+		all.ofSession[one.Owner.Session].count(misuse.LockPolling, one.Node.Name)
 	}
 	one.Looked, one.Tried = one.Looked || to.looking, one.Tried || to.trying
 }

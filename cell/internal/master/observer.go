@@ -160,7 +160,7 @@ func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
 		o.offers.offerLock(w.Lock.Name)
 	}
 	if r.Code() == api.Cancelled { // it may be an Open without an entry
-		o.files.closeHandle(namespace.Owner{Session: key.Session, Handle: api.HandleID(key.Number)})
+		o.epoch.reports.handleClosed(o.tables.Handles, namespace.Owner{Session: key.Session, Handle: api.HandleID(key.Number)})
 	}
 }
 

@@ -288,21 +288,14 @@ func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	if f.mayHold(mutation, h) {
 		return false
 	}
-	f.closeHandle(h.Owner)
+	f.epoch.reports.handleClosed(f.handles, h.Owner)
 	return true
-}
-
-// closeHandle drops a handle, and counts that. epoch.mu is held.
-func (f *Files) closeHandle(owner namespace.Owner) {
-	if f.handles.Close(owner) {
-		f.epoch.reports.usages.ofSession[owner.Session].count(countCloses, "")
-	}
 }
 
 // handleClosed drops a closed handle, and has the log refuse its waiters. They are answered after that: else
 // the next master would recreate the handle for a late copy, and grant a lock whose request was refused.
 func (f *Files) handleClosed(mu hold, owner namespace.Owner) {
-	f.closeHandle(owner)
+	f.epoch.reports.handleClosed(f.handles, owner)
 	for w := range f.queues.OfHandle(owner) {
 		if w.Refusal == nil { // else another Close came first, and the log is being asked
 			w.Refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}

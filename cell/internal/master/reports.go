@@ -69,6 +69,13 @@ func (r *reports) sessionEnded(end raftfsm.Ended, unheard int) {
 	}
 }
 
+// handleClosed closes a handle, and counts that.
+func (r *reports) handleClosed(t *tables.Handles, owner namespace.Owner) {
+	if t.Close(owner) {
+		r.usages.ofSession[owner.Session].count(countCloses, "")
+	}
+}
+
 // lockGranted: by is the handle, if the master knows it, and w the request, if it waited here.
 func (r *reports) lockGranted(claim raftfsm.ClaimResult, by *tables.OpenHandle, w *tables.Waiter, asked steps.RequestID) {
 	name, now := claim.Answer.Lock.Name, r.epoch.clock()
