@@ -75,28 +75,27 @@ func hangRestore(t *testing.T, ctx context.Context, by *client.Client, at func(*
 func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
 	const begun, added, sealed = "begun", "a part added", "sealed"
 	for _, step := range []string{begun, added, sealed} {
-		for trouble, strike := range map[string]func(c *celltest.Cell){
-			"hangs":                       func(*celltest.Cell) {},
-			"vanishes":                    func(c *celltest.Cell) { c.Cut("author") },
-			"hangs, and the master fails": func(c *celltest.Cell) { c.Restart(c.FailOver()) },
-			"hangs, and all replicas are started again": func(c *celltest.Cell) {
-				for _, id := range []string{"r1", "r2", "r3"} {
-					c.Kill(id)
-				}
-				for _, id := range []string{"r1", "r2", "r3"} {
-					c.Restart(id)
-				}
-			},
+		for trouble, one := range map[string]struct {
+			replicas int
+			strike   func(c *celltest.Cell)
+		}{
+			"hangs":                       {1, func(*celltest.Cell) {}},
+			"vanishes":                    {1, func(c *celltest.Cell) { c.Cut("author") }},
+			"hangs, and the master fails": {3, func(c *celltest.Cell) { c.Restart(c.FailOver()) }},
+			"hangs, and all replicas are started again": {1, func(c *celltest.Cell) {
+				c.Kill("r1")
+				c.Restart("r1")
+			}},
 		} {
 			t.Run(step+", and its author "+trouble, func(t *testing.T) {
-				inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+				inCellOf(t, one.replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 					author := dial(t, ctx, c, "author", client.Config{NoCache: true})
 					dial(t, ctx, c, "slow", client.Config{Lease: time.Minute})
 					c.Cut("slow") // its session outlives the seal
 					leave, ended := hangRestore(t, ctx, author, func(p *client.RestoreProgress) bool {
 						return (p == nil) == (step == begun) && (p == nil || p.Sealed == (step == sealed))
 					})
-					strike(c)
+					one.strike(c)
 					isUsable(t, ctx, c, restoreEnds)
 					leave()
 					c.Heal("author")
@@ -111,7 +110,7 @@ func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
 
 // While a sealed restore keeps everybody out, status says whose it is, and an operator ends it without a session.
 func TestOperatorGivesRestoreUp(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
 		other := dial(t, ctx, c, "other", client.Config{Lease: time.Minute})
 		looker := other.Cell()
@@ -257,7 +256,7 @@ func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
 // An operator gives up a restore, and the answer is lost; meanwhile another begins one. That one is not given up, and the operator hears that
 // the first one was.
 func TestGivingUpEndsOneRestore(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		hung := dial(t, ctx, c, "hung", client.Config{NoCache: true})
 		next := dial(t, ctx, c, "next", client.Config{NoCache: true})
 		atOnce := func(p *client.RestoreProgress) bool { return p == nil }

@@ -29,10 +29,12 @@ type auditRecord struct {
 }
 
 // inAuditedCell runs a test in a cell with the operator root, each of whose replicas has an audit log. records reads and empties them all.
-func inAuditedCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord), edits ...func(*cell.Config)) {
+func inAuditedCell(
+	t *testing.T, replicas int, test func(*testing.T, context.Context, *celltest.Cell, func() []auditRecord), edits ...func(*cell.Config),
+) {
 	t.Helper()
 	dir := t.TempDir()
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		test(t, ctx, c, func() (all []auditRecord) {
 			synctest.Wait() // what was answered is in the queues, and nothing else is to be done
 			files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -59,7 +61,7 @@ func inAuditedCell(t *testing.T, test func(t *testing.T, ctx context.Context, c 
 
 // What an operator does is recorded once, with who, what and why; what another tries is recorded as a refusal.
 func TestAudit(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+	inAuditedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		root, eve := as(t, ctx, c, "root"), as(t, ctx, c, "eve")
 		if all := records(); len(all) > 0 {
 			t.Error("nothing was done yet:", all)
@@ -123,7 +125,7 @@ func TestAuditFileCannotBeHad(t *testing.T) {
 // Who shows nothing that counts, and who calls in another's session, is recorded.
 func TestAuditOfStrangers(t *testing.T) {
 	dir := t.TempDir()
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		files := newAuthority(t).client("mallory")
 		files.CA = c.clients.file
 		if _, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("far"), Clock: celltest.Clock, TLS: files}); err == nil {
@@ -141,19 +143,18 @@ func TestAuditOfStrangers(t *testing.T) {
 		}
 		synctest.Wait()
 		strangers, foreign := 0, 0
-		for _, name := range []string{"r1", "r2", "r3"} {
-			data := must(os.ReadFile(audit.RefusedFile(filepath.Join(dir, name+".log"))))(t)
-			for line := range strings.Lines(string(data)) {
-				var r auditRecord
-				if err := json.Unmarshal([]byte(line), &r); err != nil || r.Event != "refusal" {
-					t.Errorf("%q: %v", line, err)
-				}
-				if r.Code == "Unauthenticated" && r.From == "far" && r.Principal == "" {
-					strangers++
-				}
-				if r.Code == "SessionExpired" && r.Principal == "bob" && (r.Call == "Open" && r.On == "/ls/local/x" || r.Call == "Txn" && r.On == "/ls/local/y") && strings.Contains(r.Message, "no session of") {
-					foreign++
-				}
+		data := must(os.ReadFile(audit.RefusedFile(filepath.Join(dir, "r1.log"))))(t)
+		for line := range strings.Lines(string(data)) {
+			var r auditRecord
+			if err := json.Unmarshal([]byte(line), &r); err != nil || r.Event != "refusal" {
+				t.Errorf("%q: %v", line, err)
+			}
+			if r.Code == "Unauthenticated" && r.From == "far" && r.Principal == "" {
+				strangers++
+			}
+			called := r.Call == "Open" && r.On == "/ls/local/x" || r.Call == "Txn" && r.On == "/ls/local/y"
+			if called && r.Code == "SessionExpired" && r.Principal == "bob" && strings.Contains(r.Message, "no session of") {
+				foreign++
 			}
 		}
 		if strangers == 0 || foreign != 2 {
@@ -164,7 +165,7 @@ func TestAuditOfStrangers(t *testing.T) {
 
 // To end one's own sessions takes no right, and can be done without end: it is no act, whatever reason is given. That an operator does it to another is.
 func TestOwnSessionsAreNoActs(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+	inAuditedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		one, root := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root")
 		session := func(n byte) uint64 {
 			t.Helper()
@@ -224,7 +225,7 @@ func giveUp(ctx context.Context, call func(ctx context.Context) error) {
 // Who may do what a call asks for has it recorded when the call is given up, an operator or who has the right to that file, whatever
 // strangers do meanwhile; and the record says neither that it was done nor that it was not.
 func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+	inAuditedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		eve, root, owner := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root"), callerAs(t, ctx, c, "owner")
 		opened, err := owner.Open(ctx, &pb.OpenRequest{Caller: owner.who, Mutation: owner.next(), Path: "/ls/local/mine", Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_FILE, ChangeAcl: true, Acl: &pb.ACL{Change: "everyone"}})
 		noErr(t, err)

@@ -115,7 +115,7 @@ func connectRights(t *testing.T, c tlsCell, principal string) *rights {
 // A caller without the right is answered the same, byte by byte but for what it wrote itself, whether what it names is
 // there or not. Fields of new RPCs need a row; rows of what is told say why.
 func TestRefusalsTellNotWhatIsThere(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, _ context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, _ context.Context, c tlsCell) {
 		operator, w := connectRights(t, c, "operator"), connectRights(t, c, "stranger")
 		operator.prepare()
 		w.other, w.number = operator.other, 1000

@@ -18,7 +18,7 @@ import (
 // cache lease. It does not wait for a client that caches nothing, nor for one whose cache has answered nothing lately,
 // however long the lease of its session (decision 23).
 func TestChangeWaitsForLease(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
 		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
 		for _, test := range []struct {
@@ -75,7 +75,7 @@ func TestFailOverWaitsForCachesOnly(t *testing.T) {
 
 // A retried change does not wait again for the same clients, and a refused change waits for none.
 func TestRefusedChangeWaitsForNobody(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
 		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
 		reader := open(t, ctx, dial(t, ctx, c, "reader", client.Config{}), path, 0)
@@ -97,7 +97,7 @@ func TestRefusedChangeWaitsForNobody(t *testing.T) {
 // A transaction that is refused disturbs nobody: neither who has a node beside the list of operators in a cache, nor its own author, who waits
 // for nobody.
 func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		root, mallory, reader := as(t, ctx, c, "root"), as(t, ctx, c, "mallory"), callerAs(t, ctx, c, "nobody")
 		s, err := reader.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "reader", MayCache: true})
 		noErr(t, err)
@@ -137,7 +137,7 @@ func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
 // Decision 10: the master does not extend the session of a client that delays a change for longer than SlowClient.
 func TestSlowClientIsCutOff(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
-		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.SlowClient = time.Second })
+		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.SlowClient = time.Second })
 		const path = "/ls/local/f"
 		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
 		slow := dial(t, ctx, c, "slow", client.Config{Lease: 30 * time.Second})
@@ -160,7 +160,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 
 // Chubby §2.7: cached contents, metadata, absence, listings and Opens need no call.
 func TestCachedReadsMakeNoCalls(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		author := dial(t, ctx, c, "author", client.Config{})
 		cl := dial(t, ctx, c, "reader", client.Config{Lease: api.MaxLease})
 		h := open(t, ctx, cl, "/ls/local/f", 0)
@@ -197,7 +197,7 @@ func TestCachedReadsMakeNoCalls(t *testing.T) {
 // An Open after an acknowledged change of an access control list obeys the
 // change, even if the client could reuse a handle (Chubby §2.3).
 func TestCachedOpenObeysACL(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		admin := dial(t, ctx, c, "admin", client.Config{As: "admin"})
 		list, err := admin.Open(ctx, "/ls/local/acl/readers", client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte("bob\nadmin\n")})
 		noErr(t, err)

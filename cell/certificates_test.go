@@ -22,7 +22,7 @@ import (
 
 // Who creates a session under the nonce of another principal's is not given that one's session.
 func TestTLSBindsNonces(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		create := func(principal string) (*pb.CreateSessionReply, error) {
 			reply, err := pb.NewChubbyClient(c.link(t, ctx, c.clients.client(principal))).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: []byte("0123456789abcdef")})
 			return reply, pb.Error(err)
@@ -77,7 +77,7 @@ func TestTLSConfigurations(t *testing.T) {
 // everybody else goes on, and the log says why.
 func TestTLSAuthoritiesStayApart(t *testing.T) {
 	logged := &testbed.Lines{}
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		connect := func(files certs.Files) error {
 			files.CA = c.clients.file
 			limit, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -108,7 +108,7 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 	ids := []string{"r1", "r2", "r3"}
 	files := map[string][2]certs.Files{} // of each replica: those of the client port, and of the Raft port
 	dir := t.TempDir()
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, ctx context.Context, c tlsCell) {
 		pause := func() { time.Sleep(6 * time.Second) } // in which files are read again
 		text := func(name string) []byte {
 			read := must(os.ReadFile(name))(t)

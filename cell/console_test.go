@@ -53,13 +53,13 @@ func noScript(t *testing.T, path string, a answer) {
 	}
 }
 
-// inConsoleCell runs a test in a bubble, with a cell of three replicas with consoles, without certificates.
-func inConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles)) {
+// inConsoleCell runs a test in a bubble, with a cell of that many replicas with consoles, without certificates.
+func inConsoleCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles)) {
 	t.Helper()
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		cs := &consoles{}
 		defer cs.close()
-		test(t, ctx, celltest.Start(t, 3, cs.edit), cs)
+		test(t, ctx, unhurried(t, replicas, cs.edit), cs)
 	})
 }
 
@@ -72,7 +72,7 @@ func put(t *testing.T, ctx context.Context, c *client.Client, path string, conte
 
 // Every page of every replica, master or not, shows what the master says, and whatever names and contents are made of is text in it.
 func TestConsolePages(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		const path = "/ls/local/<b>'name&amp;"
 		one := dial(t, ctx, c, hostile, client.Config{As: "<i>alice</i>"})
 		put(t, ctx, one, path, []byte(hostile), api.ACL{})
@@ -117,7 +117,7 @@ func TestConsolePages(t *testing.T) {
 
 // What is not there, or cannot be read, is a page that says so.
 func TestConsoleWrongAddresses(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
 		b := cs.open(t, "r1", nil)
 		for path, code := range map[string]int{
 			"/console/sessions/7":                               404,
@@ -159,7 +159,7 @@ func TestConsoleWrongAddresses(t *testing.T) {
 
 // A path may be written as chubbyctl takes it, and of one that is not there that is said.
 func TestConsolePathsAsTyped(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		cl := dial(t, ctx, c, "a", client.Config{})
 		put(t, ctx, cl, "/ls/local/d", []byte("x"), api.ACL{})
 		b := cs.open(t, "r1", nil)
@@ -183,7 +183,7 @@ func TestConsolePathsAsTyped(t *testing.T) {
 // Where nobody logs in, a name that somebody else gave to this machine does not open the console: else his pages could act as the
 // console's own.
 func TestConsoleOwnHost(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
 		b := cs.open(t, "r1", nil)
 		for host, code := range map[string]int{"localhost": 200, "127.0.0.1:7441": 200, "[::1]:7441": 200, "evil.example": 421, "evil.example:7441": 421, "10.0.0.1": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421} {
 			b.get("/console/", func(q *http.Request) { q.Host = host }).is(t, code, host)
@@ -193,7 +193,7 @@ func TestConsoleOwnHost(t *testing.T) {
 
 // Long lists come in parts, of which each row is in one; and a form is filled in with what is so now, wherever that is in the list.
 func TestConsoleParts(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		one := dial(t, ctx, c, "one", client.Config{NoCache: true})
 		const n = 230
 		for i := range n {
@@ -201,7 +201,7 @@ func TestConsoleParts(t *testing.T) {
 			other := must(one.Cell().NewSession(ctx, client.SessionConfig{As: fmt.Sprintf("principal%03d", i), NoCache: true}))(t)
 			defer func() { _ = other.Close(ctx) }()
 		}
-		b := cs.open(t, "r2", nil)
+		b := cs.open(t, "r1", nil)
 		for first, row := range map[string]*regexp.Regexp{
 			"/console/locks":               regexp.MustCompile(`<th scope="row"><a class="path"[^>]*>/ls/local/(lock\d+)<`),
 			"/console/tree?path=/ls/local": regexp.MustCompile(`<th scope="row"><a class="path"[^>]*>(lock\d+)<`),
@@ -238,7 +238,7 @@ func TestConsoleParts(t *testing.T) {
 
 // The console of a replica shows the next master's data when its master dies, and says meanwhile that it has no news.
 func TestConsoleSurvivesTheMaster(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		one := dial(t, ctx, c, "one", client.Config{})
 		acquire(t, ctx, open(t, ctx, one, "/ls/local/lock", 0))
 		first := c.Master()
@@ -293,8 +293,8 @@ func TestConsoleIsForThisMachineWithoutTLS(t *testing.T) {
 
 // Who misuses the cell is named on a page, with the rules that it breaks, each once, and what it should do instead; names are text in it.
 func TestConsoleMisuse(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
-		b := cs.open(t, "r2", nil)
+	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		b := cs.open(t, "r1", nil)
 		if body := b.page("/console/misuse"); !strings.Contains(body, "No client misuses the cell.") {
 			t.Errorf("of a cell that nobody uses, the page says:\n%s", body)
 		}
@@ -321,7 +321,7 @@ func TestConsoleMisuse(t *testing.T) {
 
 // After a fail-over every console shows its phases, in text; of one with a client that does not return, that this goes on.
 func TestConsoleTakeovers(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		near, far := dial(t, ctx, c, "near", client.Config{}), dial(t, ctx, c, "far", client.Config{})
 		open(t, ctx, near, "/ls/local/file", 0)
 		open(t, ctx, far, "/ls/local/file", 0)

@@ -220,7 +220,7 @@ func asUpdate(q *http.Request) { q.Header.Set("HX-Request", "true") }
 func TestSpeakers(t *testing.T) {
 	crl, own := filepath.Join(t.TempDir(), "replicas.crl"), map[string]string{}
 	var starting sync.Mutex
-	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		speak := func(files certs.Files, guest, protocol string) *client.Cell {
 			pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 			c.clients.check(err)

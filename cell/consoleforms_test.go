@@ -37,7 +37,7 @@ func fill(t *testing.T, body string, with ...string) url.Values {
 // A form is the confirmation of what it says. If that has changed since it was shown, nothing is done: the next holder of a lock does not lose it, no
 // second tab hands the mastership over once more, and none undoes what another has set.
 func TestConsoleStaleForms(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		alice, bob := dial(t, ctx, c, "alice", client.Config{As: "alice"}), dial(t, ctx, c, "bob", client.Config{As: "bob"})
 		b := cs.open(t, "r1", nil)
 		refused := func(what string, a answer) {
@@ -101,7 +101,7 @@ func TestConsoleStaleForms(t *testing.T) {
 
 // An address says what was done only to who did it, soon after: nobody can make one that says so, and nobody keeps one.
 func TestConsoleSaysOnlyWhatWasDone(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		ops, other := c.login(t, "r1", "ops"), c.login(t, "r1", "bob")
 		says := func(what string, b *browser, address string, want bool) {
 			t.Helper()
@@ -126,7 +126,7 @@ func TestConsoleSaysOnlyWhatWasDone(t *testing.T) {
 
 // A link may say which thing a form is about, and nothing of what is to be done with it: who follows a link puts that in himself.
 func TestConsoleFormsFromLinks(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		alice := dial(t, ctx, c, "alice", client.Config{As: "alice"})
 		acquire(t, ctx, open(t, ctx, alice, "/ls/local/lock", 0))
 		b := cs.open(t, "r1", nil)
@@ -143,7 +143,7 @@ func TestConsoleFormsFromLinks(t *testing.T) {
 
 // Bytes that are not valid text are refused at once, as such: they do not reach the master, and the page does not wait for one.
 func TestConsoleRefusesWhatIsNoText(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "alice", client.Config{As: "alice"}), "/ls/local/lock", 0))
 		b := cs.open(t, "r2", nil)
 		quick := func(what string, ask func() answer) {
@@ -174,7 +174,7 @@ func TestConsoleRefusesWhatIsNoText(t *testing.T) {
 
 // A page with a long address leads to the login as any other.
 func TestConsoleLoginForALongAddress(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, _ context.Context, c *consoleCell) {
 		b := c.open(t, "r1", c.secure(t, ""))
 		a := b.get("/console/explain?path=" + url.QueryEscape("/ls/local/"+strings.Repeat("é", 500)))
 		stopIf(t, a.code != http.StatusSeeOther, "status %d", a.code)
@@ -210,7 +210,7 @@ func told(t *testing.T, from *bufio.Reader, until string) string {
 
 // A browser whose stream was interrupted is told so among the events, with since when: what has happened meanwhile it has not got.
 func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		listening, end := context.WithCancel(ctx)
 		defer end()
 		one := dial(t, ctx, c, "one", client.Config{NoCache: true})
@@ -240,7 +240,7 @@ func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 
 // Nobody takes all streams: somebody else's are served.
 func TestConsoleStreamsOfOne(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		listening, end := context.WithCancel(ctx)
 		defer end()
 		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops"), NoCache: true})
@@ -264,7 +264,7 @@ func TestConsoleStreamsOfOne(t *testing.T) {
 
 // A stream ends with the login that it was begun with, and says so.
 func TestConsoleStreamEndsWithItsLogin(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		listening, end := context.WithCancel(ctx)
 		defer end()
 		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops"), NoCache: true})
@@ -286,7 +286,7 @@ func TestConsoleStreamEndsWithItsLogin(t *testing.T) {
 
 // Who may not see everything is not told that there is nothing.
 func TestConsoleSaysWhatItCannotSee(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		ops := c.as(t, ctx, "ops")
 		put(t, ctx, ops, "/ls/local/acl/only-ops", []byte("ops\n"), api.ACL{})
 		h, err := ops.Open(ctx, "/ls/local/hidden", client.OpenOptions{Read: true, Write: true, Create: client.File, ACL: api.ACL{Read: "only-ops", Write: "only-ops", Change: "only-ops"}})
@@ -309,7 +309,7 @@ func TestConsoleSaysWhatItCannotSee(t *testing.T) {
 
 // A session that a change waits for, among more than are listed, is not said to hold none up.
 func TestConsoleSessionThatIsNotListed(t *testing.T) {
-	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		const n = 30 // of which ten are listed, each time others
 		writer := dial(t, ctx, c, "writer", client.Config{NoCache: true})
 		h := open(t, ctx, writer, "/ls/local/file", 0)

@@ -28,29 +28,18 @@ type consoleCell struct {
 }
 
 // inSecureConsoleCell runs a test in a bubble, with a cell of which ops is the operator.
-func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *consoleCell), edits ...func(*cell.Config)) {
+func inSecureConsoleCell(t *testing.T, replicas int, test func(*testing.T, context.Context, *consoleCell), edits ...func(*cell.Config)) {
 	t.Helper()
 	c := &consoleCell{audits: t.TempDir()}
-	tc := &tokenCell{keys: filepath.Join(t.TempDir(), "keys.json")}
-	inTLSCell(t, func(t *testing.T, ctx context.Context, tls tlsCell) {
-		tc.tlsCell = tls
+	inTokenCell(t, replicas, func(t *testing.T, ctx context.Context, tc *tokenCell) {
 		c.tokenCell = tc
 		defer c.close()
 		test(t, ctx, c)
-	}, func(cfg *cell.Config) {
-		if tc.issuer.Key == nil { // for the first replica
-			tc.clients.t = t
-			tc.issuer = newTokenIssuer(t, tc.clients)
-			tc.writeKeys(tc.issuer)
-		}
-		cfg.Tokens = cell.TokenConfig{Keys: tc.keys, Issuer: tokenIssuer, Audience: tokenAudience}
+	}, append([]func(*cell.Config){func(cfg *cell.Config) {
 		cfg.Operators = []string{"ops"}
 		cfg.Audit = cell.AuditConfig{File: filepath.Join(c.audits, cfg.ID), MiB: 1, Files: 1}
 		c.edit(cfg)
-		for _, edit := range edits {
-			edit(cfg)
-		}
-	})
+	}}, edits...)...)
 }
 
 // secure is the TLS of a browser; name is the principal of its certificate, "" if it has none.
@@ -85,7 +74,7 @@ func (c *consoleCell) login(t *testing.T, id, principal string) *browser {
 
 // Everybody is shown what he may see, and nothing else, at every replica: by a token or by a certificate.
 func TestConsoleRights(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		alice := c.as(t, ctx, "alice")
 		ops := c.as(t, ctx, "ops")
 		put(t, ctx, ops, "/ls/local/acl/alices", []byte("alice\n"), api.ACL{})
@@ -138,7 +127,7 @@ func TestConsoleRights(t *testing.T) {
 
 // Who has no right to act is refused by the master, whatever form he sends, and who may act is asked once more and then obeyed.
 func TestConsoleActs(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		alice := c.as(t, ctx, "alice")
 		ops := c.as(t, ctx, "ops")
 		put(t, ctx, ops, "/ls/local/open", nil, api.ACL{})
@@ -230,7 +219,7 @@ func TestConsoleActs(t *testing.T) {
 
 // A login is by a token that counts, is bound to its browser, and ends.
 func TestConsoleLogin(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, _ context.Context, c *consoleCell) {
 		b := c.open(t, "r1", c.secure(t, ""))
 		for _, p := range append(pagesOf(1, "/ls/local/x"), "/console/act/transfer", "/console/quotas") {
 			if a := b.get(p); a.code != http.StatusSeeOther || a.header.Get("Location") != "/console/login?to="+url.QueryEscape(p) {
@@ -280,7 +269,7 @@ func TestConsoleLogin(t *testing.T) {
 
 // A login ends with its token, and who shows a certificate is turned away when it is revoked.
 func TestConsoleLoginsEnd(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, _ context.Context, c *consoleCell) {
 		is := func(what string, b *browser, code int) {
 			t.Helper()
 			b.get("/console/locks").is(t, code, what)
@@ -293,12 +282,12 @@ func TestConsoleLoginsEnd(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		is("after two minutes", short, 303)
 	})
-	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, _ context.Context, c *consoleCell) {
 		files := c.clients.client("ops")
 		pair := must(tls.LoadX509KeyPair(files.Cert, files.Key))(t)
 		config := c.secure(t, "")
 		config.Certificates = []tls.Certificate{pair}
-		b := c.open(t, "r2", config)
+		b := c.open(t, "r1", config)
 		b.page("/console/locks")
 		c.clients.revoke(c.crl, files.Cert)
 		time.Sleep(20 * time.Second)
@@ -312,7 +301,7 @@ func TestConsoleLoginsEnd(t *testing.T) {
 // In a cell with certificates nothing of the console is said in the clear, and what probes and Prometheus ask for still is.
 func TestConsoleOverTLSOnly(t *testing.T) {
 	log := &logged{}
-	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
+	inSecureConsoleCell(t, 1, func(t *testing.T, _ context.Context, c *consoleCell) {
 		b := c.open(t, "r1", nil)
 		for _, p := range pagesOf(1, "/ls/local/x") {
 			if a := b.get(p); a.code != http.StatusSeeOther || a.header.Get("Location") != "https://localhost:7441"+p {

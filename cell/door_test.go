@@ -98,7 +98,7 @@ func (c *tokenCell) overFrames(t *testing.T, ctx context.Context, s stranger) gr
 // Every call of the protocol refuses a caller that has not said who it is, or cannot, with the same code and without a
 // word about what there is, also if he knows somebody's session and handle.
 func TestDoor(t *testing.T) {
-	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		// What a stranger may have heard of, and must not find.
 		cl := c.as(t, ctx, "alice")
 		acquire(t, ctx, open(t, ctx, cl, "/ls/local/treasure", 0))
@@ -150,7 +150,7 @@ func TestDoor(t *testing.T) {
 
 // Those who are let in see what is theirs and what they may read; who may change the ACL of the root sees everything.
 func TestLookingTakesRights(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		root, alice, bob := c.as(t, ctx, "root"), c.as(t, ctx, "alice"), c.as(t, ctx, "bob")
 		for _, who := range []string{"root", "alice"} {
 			list := must(root.Open(ctx, "/ls/local/acl/"+who, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("root\n" + who + "\n")}))(t)

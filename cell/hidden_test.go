@@ -243,7 +243,7 @@ func hide(t *testing.T, c tlsCell, operator, w *rights, theirs *pb.Caller) hidin
 // What a caller without the right is told is the same, field by field, whether something is there, and whatever it is like: for each RPC. Fields that are
 // told to everybody have a row in toldToEverybody, which says why.
 func TestAnswersAreTheSameWhateverIsHidden(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, _ context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, _ context.Context, c tlsCell) {
 		operator, w := connectRights(t, c, "operator"), connectRights(t, c, "stranger")
 		operator.prepare()
 		w.number = 1000

@@ -19,17 +19,17 @@ import (
 
 // inLoaded runs a test in a cell whose master wants at most two KeepAlives a
 // second, as one with very many sessions would.
-func inLoaded(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell)) {
+func inLoaded(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell)) {
 	t.Helper()
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
-		test(t, ctx, celltest.Start(t, 3, func(cfg *cell.Config) { cfg.KeepAlives = 2 }))
+		test(t, ctx, unhurried(t, replicas, func(cfg *cell.Config) { cfg.KeepAlives = 2 }))
 	})
 }
 
 // Chubby §2.8: under load leases grow from 12 s, by session.Lengthen, and
 // shrink again; a session that asked for a short lease keeps it.
 func TestLeasesGrowUnderLoad(t *testing.T) {
-	inLoaded(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inLoaded(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const sessions = 20 // with leases of 12 s they would send 2.9 KeepAlives a second
 		short := dial(t, ctx, c, "short", client.Config{Lease: 3 * time.Second})
 		var many []*client.Client
@@ -60,7 +60,7 @@ func TestLeasesGrowUnderLoad(t *testing.T) {
 // Chubby §2.9, step 3: a new master extends a session to the longest lease that its predecessor may have granted, even
 // if that is more than the session asked for.
 func TestTakeoverHonoursLongLeases(t *testing.T) {
-	inLoaded(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inLoaded(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		for i := range 40 { // so that leases are 36 s
 			dial(t, ctx, c, fmt.Sprint("h", i), client.Config{})
 		}

@@ -20,7 +20,7 @@ import (
 // Chubby §2.4, §2.8: if the holder of a lock became unreachable, another client gets the lock only after the holder's
 // lease and the lock-delay, with a greater token. By then the holder's own context has ended.
 func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const delay = 10 * time.Second
 		held := acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "lost", client.Config{}), "/ls/local/lock", delay))
 		next := open(t, ctx, dial(t, ctx, c, "next", client.Config{}), "/ls/local/lock", delay)
@@ -49,9 +49,9 @@ func TestLockPassesOnAfterLeaseAndDelay(t *testing.T) {
 // Grants follow the order of the requests (FIFO within an epoch), and clients
 // that were waiting when the master failed keep their places.
 func TestQueueKeepsItsOrder(t *testing.T) {
-	for _, failOver := range []bool{false, true} {
+	for failOver, replicas := range map[bool]int{false: 1, true: 3} {
 		t.Run(fmt.Sprint("failOver=", failOver), func(t *testing.T) {
-			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+			inCellOf(t, replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				held := acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "first", client.Config{}), "/ls/local/lock", 0))
 				var mu sync.Mutex
 				var order []int
@@ -91,7 +91,7 @@ func TestQueueKeepsItsOrder(t *testing.T) {
 
 // Readers share a lock, and no reader overtakes an earlier writer.
 func TestReadersAndWriters(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		handles := make([]*client.Handle, 5)
 		for i := range handles {
 			handles[i] = open(t, ctx, dial(t, ctx, c, fmt.Sprint("h", i), client.Config{}), "/ls/local/lock", 0)
@@ -134,7 +134,7 @@ func TestReadersAndWriters(t *testing.T) {
 // A request that is given up leaves no trace: the next in the queue gets the
 // lock, and the client that gave up can ask again.
 func TestGivingUp(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		held := acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "holder", client.Config{}), "/ls/local/lock", 0))
 		impatient := open(t, ctx, dial(t, ctx, c, "impatient", client.Config{}), "/ls/local/lock", 0)
 		last := dial(t, ctx, c, "patient", client.Config{})
@@ -220,7 +220,7 @@ func TestHistoryOfALock(t *testing.T) {
 
 // A cell whose upgrade is not finished remembers nothing, and says so.
 func TestHistoryNeedsItsLevel(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		by := dial(t, ctx, c, "by", client.Config{})
 		open(t, ctx, by, "/ls/local/lock", 0)
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the library tries for as long as it may, and to ask costs more than to wait

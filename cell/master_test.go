@@ -47,7 +47,7 @@ func TestLocksSurviveFailOver(t *testing.T) {
 
 // The ephemeral nodes of a session end with it (Chubby §2.3); a session that closes releases its locks at once.
 func TestSessionEnds(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "owner", client.Config{})
 		held := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", api.DefaultLockDelay))
 		must(cl.Open(ctx, "/ls/local/up", client.OpenOptions{Write: true, Create: client.File, Ephemeral: true}))(t)
@@ -106,7 +106,7 @@ func TestLostKeepAliveReply(t *testing.T) {
 // When a node is deleted, every handle on it becomes invalid (Chubby §2.6). A
 // node whose lock is held cannot be deleted.
 func TestDeletion(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		a := open(t, ctx, dial(t, ctx, c, "a", client.Config{}), "/ls/local/file", 0)
 		b := open(t, ctx, dial(t, ctx, c, "b", client.Config{}), "/ls/local/file", 0)
 		l := acquire(t, ctx, a)

@@ -216,7 +216,7 @@ const prompt = 100 * time.Millisecond
 // §2.5, §2.7, §2.8): events, invalidations, the loss of a lock and the end of a session reach a client within a round
 // trip.
 func TestNewsIsPrompt(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
 		c.Slow("listener", time.Millisecond)
 		listener := dial(t, ctx, c, "listener", client.Config{As: "p"})
@@ -267,7 +267,7 @@ func TestSuccessorWritesAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+			inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				holder := dial(t, ctx, c, "holder", client.Config{As: "p"})
 				operator := dial(t, ctx, c, "operator", client.Config{As: "p"})
 				next := dial(t, ctx, c, "next", client.Config{As: "p"})

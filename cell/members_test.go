@@ -211,7 +211,7 @@ func TestChangesOfMembersAreRefused(t *testing.T) {
 
 // With certificates a replica joins by its own, and nobody joins by that of another.
 func TestJoinNeedsACertificate(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, ctx context.Context, c tlsCell) {
 		by := dial(t, ctx, c.Cell, "operator", client.Config{TLS: c.clients.client("ops"), NoCache: true})
 		stop, cancel := context.WithCancel(ctx)
 		stranger := joins(stop, c.Cell, "stranger") // its certificate is of another authority

@@ -232,7 +232,7 @@ func TestSpareThatCannot(t *testing.T) {
 
 // That a spare takes a place, which nobody asked for in that moment, is in the audit log once, as a change of the replicas that nobody called for, and why.
 func TestSpareIsAudited(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+	inAuditedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		root := as(t, ctx, c, "root")
 		joined := joins(ctx, c, "r4")
 		time.Sleep(time.Second)

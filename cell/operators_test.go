@@ -167,7 +167,7 @@ func TestWritingOperatorsClosesTheLists(t *testing.T) {
 // Where clients have names and no list says who is an operator, each new master says what to do, and which key of the configuration does not help.
 func TestMissingOperatorsAreSaid(t *testing.T) {
 	log := &logged{}
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, ctx context.Context, c tlsCell) {
 		c.Master()
 		said := log.events(t, "event", "operators_missing")
 		if len(said) == 0 || !strings.Contains(said[0].text("advice"), "chubbyctl acl file put /ls/local/acl/operators") || strings.Contains(said[0].text("advice"), "configuration") {
@@ -204,7 +204,7 @@ func TestRestoreAccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var restore atomic.Bool
 		audits := t.TempDir()
-		c := celltest.Start(t, 3, func(cfg *cell.Config) {
+		c := unhurried(t, 3, func(cfg *cell.Config) {
 			cfg.RestoreAccess = restore.Load()
 			cfg.Audit.File = filepath.Join(audits, cfg.ID)
 		})

@@ -18,6 +18,9 @@ import (
 // rested is long after an election.
 const rested = 11 * time.Second
 
+// hurried has a replica stand for election as soon as replicas do that are configured with nothing else.
+func hurried(cfg *cell.Config) { cfg.ElectionTimeout = cell.DefaultElectionTimeout }
+
 // beginOutage has an operator leave the cell without a master, and returns when it has none; wait waits for the answer.
 func beginOutage(t *testing.T, ctx context.Context, c *celltest.Cell, operator *client.Client, length time.Duration) (before string, wait func() error) {
 	t.Helper()
@@ -132,7 +135,7 @@ func TestOutage(t *testing.T) {
 				if len(states) != len(want) || len(want) > 0 && (states[0] != want[0] || states[1] != want[1]) {
 					t.Errorf("the session was %v, want %v", states, want)
 				}
-			})
+			}, hurried)
 		})
 	}
 }
@@ -161,14 +164,14 @@ func TestOutageEndsWithItsCaller(t *testing.T) {
 				if longest, states, err := w.end(); err != nil || longest < 2*time.Second || longest > 4500*time.Millisecond || len(states) > 0 || w.lock.Err() != nil {
 					t.Errorf("no answer for %v, the session was %v, the lock %v; %v", longest, states, w.lock.Err(), err)
 				}
-			})
+			}, hurried)
 		})
 	}
 }
 
 // An outage ends when its operator's certificate is revoked, although there is no master who could ask for rights: his connections are closed.
 func TestOutageEndsWithItsCertificate(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, ctx context.Context, c tlsCell) {
 		files := c.clients.client("ops")
 		operator := dial(t, ctx, c.Cell, "operator", client.Config{TLS: files, NoCache: true})
 		time.Sleep(rested)
@@ -202,7 +205,7 @@ func TestOutageEndsWithItsMaster(t *testing.T) {
 				if longest, _, err := w.end(); err != nil || longest < 2*time.Second || longest > 8*time.Second || w.lock.Err() != nil {
 					t.Errorf("no answer for %v, the lock %v; %v", longest, w.lock.Err(), err)
 				}
-			})
+			}, hurried)
 		})
 	}
 }
@@ -229,7 +232,7 @@ func TestHardFailOver(t *testing.T) {
 		if longest, states, err := w.end(); err != nil || longest < cell.DefaultElectionTimeout || longest > 4*time.Second || len(states) > 0 || w.lock.Err() != nil {
 			t.Errorf("no answer for %v, the session was %v, the lock %v; %v", longest, states, w.lock.Err(), err)
 		}
-	})
+	}, hurried)
 }
 
 // An outage is for operators, has a bounded length, and takes another replica; during one there is no other.
@@ -313,5 +316,5 @@ func TestOutageEndsWhenAnotherIsElected(t *testing.T) {
 		if h := c.Replica(c.Master()).Health(); !h.Ready {
 			t.Errorf("a second outage: %+v", h)
 		}
-	})
+	}, hurried)
 }

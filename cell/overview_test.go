@@ -17,7 +17,7 @@ import (
 
 // What waits longest is first, with who holds it and who waits, and what is not waited for is not there.
 func TestOverviewOfWaits(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		holder, waiter := dial(t, ctx, c, "holder", client.Config{}), dial(t, ctx, c, "waiter", client.Config{})
 		acquire(t, ctx, open(t, ctx, holder, "/ls/local/held", 0)) // nobody waits for it
 		waiting, cancel := context.WithCancel(ctx)
@@ -60,7 +60,7 @@ func TestOverviewOfWaits(t *testing.T) {
 
 // A change that waits for a client is shown with that client.
 func TestOverviewOfHoldups(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		writer, slow := dial(t, ctx, c, "writer", client.Config{}), dial(t, ctx, c, "slow", client.Config{})
 		h := open(t, ctx, writer, "/ls/local/file", 0)
 		cached := open(t, ctx, slow, "/ls/local/file", 0)
@@ -89,7 +89,7 @@ func TestOverviewOfHoldups(t *testing.T) {
 
 // Who is no operator sees what he may read, and no numbers of the cell; what is waited for by others stays hidden.
 func TestOverviewIsForWhoMayLook(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		operator := c.as(t, ctx, "operator")
 		h := open(t, ctx, operator, "/ls/local/secret", 0)
 		acquire(t, ctx, h)
@@ -131,7 +131,7 @@ func TestOverviewIsForWhoMayLook(t *testing.T) {
 // A mark of a page tells its caller nothing: neither what the node is called at which the page ends, nor how long that is. It is good for this caller,
 // this listing and this cell alone; and whatever pages are asked for, none has or names what its caller may not see.
 func TestMarksTellNothing(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, _ context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, _ context.Context, c tlsCell) {
 		operator, w, bystander := connectRights(t, c, "operator"), connectRights(t, c, "stranger"), connectRights(t, c, "bystander")
 		operator.prepare()
 		w.number, bystander.number = 1000, 2000
@@ -195,7 +195,7 @@ func TestMarksTellNothing(t *testing.T) {
 
 // That more follows is told only of what follows that the caller may see: of another's session, of lock-delays, and of directories that have a quota.
 func TestPagesEndWithWhatIsSeen(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, _ context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, _ context.Context, c tlsCell) {
 		operator, w := connectRights(t, c, "operator"), connectRights(t, c, "stranger")
 		operator.prepare()
 		w.number = 1000
@@ -234,7 +234,7 @@ func poll(t *testing.T, ctx context.Context, h *client.Handle) {
 
 // Who is no operator sees what his own sessions do, and nothing of others.
 func TestLintIsForWhoMayLook(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		as := func(host, principal string, cfg client.Config) *client.Client {
 			cfg.TLS = c.clients.client(principal)
 			return dial(t, ctx, c.Cell, host, cfg)

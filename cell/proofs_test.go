@@ -21,7 +21,7 @@ import (
 // A client without any right to a lock makes up its sequencer, with the right token. The cell calls it invalid, whether the lock is held or its file
 // is absent, and a guard with a session does not let it in. That of the holder is valid in anybody's hands, and goes on being so under another master.
 func TestInventedSequencers(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, ctx context.Context, c tlsCell) {
 		alice, server, mallory := c.as(t, ctx, "alice"), c.as(t, ctx, "server"), c.as(t, ctx, "mallory")
 		for name, lines := range map[string]string{"a": "alice\n", "r": "alice\nserver\n"} {
 			noErr(t, errOf(alice.Put(ctx, "/ls/local/acl/"+name, []byte(lines))))
@@ -69,7 +69,7 @@ func TestInventedSequencers(t *testing.T) {
 
 // A reader of a directory is told that a file in it was written only if it may read the file; and of names that come and go.
 func TestChildEventsNeedTheRightToTheChild(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		alice, bob := c.as(t, ctx, "alice"), c.as(t, ctx, "bob")
 		noErr(t, errOf(alice.Put(ctx, "/ls/local/acl/a", []byte("alice\n"))))
 		dir := must(bob.Open(ctx, "/ls/local", client.OpenOptions{Read: true, Events: []api.EventKind{api.EventChildAdded, api.EventChildModified, api.EventChildRemoved}}))(t)
@@ -95,7 +95,7 @@ func TestChildEventsNeedTheRightToTheChild(t *testing.T) {
 // Of a file that a client may not read a listing has the name and the kind alone; so has a handle to write it, which knows besides what was written through it.
 // Those who may read it are told everything.
 func TestMetadataNeedsTheRightToRead(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		alice, mallory := c.as(t, ctx, "alice"), c.as(t, ctx, "mallory")
 		noErr(t, errOf(alice.Put(ctx, "/ls/local/acl/a", []byte("alice\n"))))
 		path := api.MustParsePath("/ls/local/pin")
@@ -169,7 +169,7 @@ func lastPart(wanted uint64, before ...[]byte) []byte {
 // What was done is recorded as an act, and nothing else is: of who has no right to end a session, to change a list or the members, or to finish an
 // upgrade, it is said that nothing is known, whatever he has done under the number of that request before.
 func TestNobodyForgesActs(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+	inAuditedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		root, eve := as(t, ctx, c, "root"), callerAs(t, ctx, c, "eve")
 		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 		put := func(path string, contents []byte) []*pb.TxnOperation {

@@ -83,7 +83,7 @@ func costOf(t *testing.T, do func()) cost {
 // A call that is refused costs little more than to send it, from any caller, of any kind, over both transports, and whatever its request is made
 // of.
 func TestRefusedCallsCostLittle(t *testing.T) {
-	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		operator := dial(t, ctx, c.Cell, "operator", client.Config{TLS: c.clients.client("alice")})
 		open(t, ctx, operator, "/ls/local/treasure", 0)
 		mallory := c.clients.client("mallory")

@@ -208,7 +208,7 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 		noErr(t, admit(ctx, guard, newest))
 		lost.Close()
 
-		c := celltest.Start(t, 3)
+		c := unhurried(t, 3)
 		fresh := dial(t, ctx, c, "fresh", client.Config{NoCache: true})
 		before := acquire(t, ctx, open(t, ctx, fresh, "/ls/local/l", 0))
 		fails(t, admit(ctx, guard, before), api.BadSequencer, "a token of the new cell, before the restore")
@@ -253,8 +253,8 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 func TestRestoreIsInterrupted(t *testing.T) {
 	const parts = 4
 	for _, steps := range []int{1, 2, parts, parts + 1} {
-		for _, failOver := range []bool{false, true} {
-			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		for failOver, replicas := range map[bool]int{false: 1, true: 3} {
+			inCellOf(t, replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				writer := dial(t, ctx, c, "writer", client.Config{})
 				for i := range parts {
 					h := open(t, ctx, writer, fmt.Sprintf("/ls/local/f%d", i), 0)

@@ -271,7 +271,7 @@ func (s *slowly) Write(p []byte) (int, error) {
 
 // A backup is the cell at the moment of its beginning, whatever changes while it is taken.
 func TestBackupIsOfOneMoment(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "saver", client.Config{})
 		const files = 40
 		contents := bytes.Repeat([]byte("x"), 32<<10) // ten parts
@@ -303,7 +303,7 @@ func TestBackupIsOfOneMoment(t *testing.T) {
 
 // A backup of which an answer is lost goes on; one of an earlier master, or that nobody asks for, does not.
 func TestBackupParts(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		cl := dial(t, ctx, c, "saver", client.Config{})
 		for i := range 20 {
 			must(open(t, ctx, cl, fmt.Sprintf("/ls/local/f%02d", i), 0).SetContents(ctx, bytes.Repeat([]byte("x"), 32<<10)))(t)

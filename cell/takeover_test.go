@@ -22,8 +22,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// startCell starts a cell of n replicas, r1 to rn, on a network in memory, and returns them when it has a master. Each
-// edit may change the configuration of every replica. Use it in a synctest bubble.
+// startCell starts a cell of n replicas, r1 to rn, on a network in memory, and returns them when it has a master. They stand
+// for election as late as they may, so that heartbeats are few. Each edit may change the configuration of every replica. Use
+// it in a synctest bubble.
 func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica {
 	t.Helper()
 	network, members, replicas := memnet.New(), []Member(nil), map[string]*Replica{}
@@ -39,6 +40,7 @@ func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica 
 			cfg := Config{
 				Cell: "local", ID: m.ID, Members: members, Data: filepath.Join(dir, m.ID), Bootstrap: true, InsecurePrincipals: true,
 				ClientListener: network.Listen(m.Client), RaftListener: network.Listen(m.Raft), Dial: network.Dialer(m.Raft), Clock: testbed.Clock(),
+				ElectionTimeout: MaxElectionTimeout,
 			}
 			for _, edit := range edits {
 				edit(&cfg)
@@ -98,7 +100,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 				refuseChanges(replicas[to], 1)
 				noErr(t, replicas[from].Transfer(t.Context(), to))
 				testbed.Await(t, to+" leading", func() bool { _, leads := replicas[to].leads(); return leads })
-				testbed.Pass(DefaultElectionTimeout)
+				testbed.Pass(MaxElectionTimeout)
 				for id, r := range replicas {
 					if h := r.Health(); h.Ready {
 						t.Errorf("%s calls the cell ready, with master %s, which cannot take over: %+v", id, h.Master, h)
@@ -106,7 +108,7 @@ func TestElectedAndUnableToTakeOver(t *testing.T) {
 				}
 				if passes {
 					refuseChanges(replicas[to], 0)
-					testbed.Pass(DefaultElectionTimeout)
+					testbed.Pass(MaxElectionTimeout)
 					if got := masterOf(replicas); got != to || replicas[to].Err() != nil {
 						t.Errorf("the master is %q; %s ended with %v", got, to, replicas[to].Err())
 					}

@@ -88,13 +88,13 @@ func (c tlsCell) as(t *testing.T, ctx context.Context, principal string) *client
 	return dial(t, ctx, c.Cell, principal, client.Config{TLS: c.clients.client(principal)})
 }
 
-// inTLSCell runs a test in a bubble, with a cell of three replicas with certificates.
-func inTLSCell(t *testing.T, test func(t *testing.T, ctx context.Context, c tlsCell), edits ...func(*cell.Config)) {
+// inTLSCell runs a test in a bubble, with a cell of that many replicas with certificates.
+func inTLSCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c tlsCell), edits ...func(*cell.Config)) {
 	t.Helper()
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := tlsCell{clients: newAuthority(t), replicas: newAuthority(t), crl: filepath.Join(t.TempDir(), "ca.crl")}
 		c.clients.revoke(c.crl)
-		c.Cell = celltest.Start(t, 3, append([]func(*cell.Config){func(cfg *cell.Config) {
+		c.Cell = unhurried(t, replicas, append([]func(*cell.Config){func(cfg *cell.Config) {
 			cfg.InsecurePrincipals = false
 			cfg.ClientTLS = c.clients.put(c.clients.IssueServer([]string{cfg.ID}, time.Hour))
 			cfg.ClientTLS.CRL = c.crl
@@ -106,7 +106,7 @@ func inTLSCell(t *testing.T, test func(t *testing.T, ctx context.Context, c tlsC
 
 // A client is who its certificate says, before and after the death of a master.
 func TestTLS(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, ctx context.Context, c tlsCell) {
 		cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("spiffe://test/alice")})
 		acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
 		c.FailOver()
@@ -121,7 +121,7 @@ func TestTLS(t *testing.T) {
 
 // The cell refuses callers without a valid certificate, with a reason, and tells them nothing else; also while other replicas are down.
 func TestTLSRefusesStrangers(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 3, func(t *testing.T, ctx context.Context, c tlsCell) {
 		other := newAuthority(t)
 		with := func(f certs.Files) certs.Files {
 			f.CA = c.clients.file // so that the client believes the servers
@@ -181,7 +181,7 @@ func TestTLSCutsOff(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+			inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 				files := c.clients.client("alice")
 				cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: files})
 				h := open(t, ctx, cl, "/ls/local/file", 0)
@@ -212,7 +212,7 @@ func (c tlsCell) link(t *testing.T, ctx context.Context, files certs.Files) *fra
 
 // A stranger who begins a handshake, and says no more, does not stay.
 func TestTLSHalfAHandshake(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		for name, first := range map[string][]byte{"nothing": nil, "a byte": {22}, "half a record": {22, 3, 1, 2, 0, 1}} {
 			conn := must(c.DialFrom("stranger")(ctx, c.Master()+":7421"))(t)
 			must(conn.Write(first))(t)
@@ -228,7 +228,7 @@ func TestTLSHalfAHandshake(t *testing.T) {
 
 // A connection in use is cut off when its certificate expires, within seconds.
 func TestTLSCutsOffTheExpired(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		short, long := c.link(t, ctx, c.clients.put(c.clients.IssueClient("alice", 20*time.Second))), c.link(t, ctx, c.clients.client("alice"))
 		for began := time.Now(); time.Since(began) < 19*time.Second; time.Sleep(time.Second) {
 			for _, l := range []*frames.Link{short, long} {
@@ -245,7 +245,7 @@ func TestTLSCutsOffTheExpired(t *testing.T) {
 
 // A session's token is of no use over a connection of another principal.
 func TestTLSBindsSessions(t *testing.T) {
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		alice, again, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
 		session, err := pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
 		noErr(t, err)

@@ -60,25 +60,25 @@ func (c *tokenCell) config(file string) client.Config {
 	return client.Config{TLS: certs.Files{CA: c.clients.file}, Credentials: client.TokenFile(file)}
 }
 
-func inTokenCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *tokenCell)) {
+func inTokenCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *tokenCell), edits ...func(*cell.Config)) {
 	t.Helper()
 	tc := &tokenCell{keys: filepath.Join(t.TempDir(), "keys.json")}
-	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+	inTLSCell(t, replicas, func(t *testing.T, ctx context.Context, c tlsCell) {
 		tc.tlsCell = c
 		test(t, ctx, tc)
-	}, func(cfg *cell.Config) {
+	}, append([]func(*cell.Config){func(cfg *cell.Config) {
 		if tc.issuer.Key == nil { // for the first replica
 			tc.clients.t = t
 			tc.issuer = newTokenIssuer(t, tc.clients)
 			tc.writeKeys(tc.issuer)
 		}
 		cfg.Tokens = cell.TokenConfig{Keys: tc.keys, Issuer: tokenIssuer, Audience: tokenAudience}
-	})
+	}}, edits...)...)
 }
 
 // A client is who its token says, before and after the death of a master, and beside clients with certificates.
 func TestTokens(t *testing.T) {
-	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+	inTokenCell(t, 3, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		cl := dial(t, ctx, c.Cell, "alice", c.config(c.token("system:serviceaccount:shop:billing", time.Hour)))
 		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
 		c.FailOver()
@@ -98,7 +98,7 @@ func TestTokens(t *testing.T) {
 
 // A token that does not count is refused with the reason.
 func TestTokensRefused(t *testing.T) {
-	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		stranger := *c
 		stranger.issuer = newTokenIssuer(t, c.clients)
 		for name, one := range map[string]struct {
@@ -129,7 +129,7 @@ func TestTokensRefused(t *testing.T) {
 
 // Who holds a lock keeps it over the end of its token, if another is in its place by then.
 func TestTokensAreRenewed(t *testing.T) {
-	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		file := c.token("alice", time.Minute)
 		cl := dial(t, ctx, c.Cell, "alice", c.config(file))
 		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
@@ -154,7 +154,7 @@ func TestTokensEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+			inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 				cl := dial(t, ctx, c.Cell, "alice", c.config(c.token("alice", time.Minute)))
 				h := open(t, ctx, cl, "/ls/local/file", 0)
 				must(h.SetContents(ctx, []byte("x")))(t)
@@ -169,7 +169,7 @@ func TestTokensEnd(t *testing.T) {
 
 // A program without the library says who it is in the metadata of its calls, or by a call.
 func TestTokensOverGRPC(t *testing.T) {
-	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		connect := func(files certs.Files) *grpc.ClientConn {
 			t.Helper()
 			store := must(certs.Open(files))(t)
@@ -240,7 +240,7 @@ func TestTokensOverGRPC(t *testing.T) {
 
 // A connection that names nobody is closed.
 func TestTokensNeverShown(t *testing.T) {
-	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		l := c.link(t, ctx, certs.Files{CA: c.clients.file})
 		select {
 		case <-l.Left():

@@ -34,7 +34,7 @@ func listed(t *testing.T, ctx context.Context, c *client.Client, path string) (i
 
 // What a transaction writes leaves every cache before it is answered, and is told to those who watch.
 func TestTxnLeavesNothingOldInCaches(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		reader, writer := dial(t, ctx, c, "reader", client.Config{}), dial(t, ctx, c, "writer", client.Config{})
 		for _, name := range []string{"a", "b", "gone", "d/below"} {
 			noErr(t, writer.MkdirAll(ctx, "/ls/local/d"))
@@ -99,7 +99,7 @@ func TestTxnLeavesNothingOldInCaches(t *testing.T) {
 // An act is recorded for each access control list that a transaction changes, however many and long their names
 // are, and none for one that is refused for another reason than a right.
 func TestTxnIsAudited(t *testing.T) {
-	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+	inAuditedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		root, eve := as(t, ctx, c, "root"), as(t, ctx, c, "eve")
 		many, want := root.Txn().Put("/ls/local/x", nil), map[string]bool{}
 		for i := range api.MaxTxnSteps - 1 {
