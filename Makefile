@@ -96,7 +96,7 @@ trace-example: ## trace a command that waits, on a cell of processes (writes the
 .PHONY: endurance
 endurance: ## run the tests of limits at their full size, and an hour of random clients and troubles
 	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart|TestMailboxLosesNothing|TestCrowd$$' ./cell ./cell/internal/master ./cell/internal/master/tables -full
-	go test -race -count 1 -timeout 60m -v -run 'TestCachesAreConsistent|TestCachedIsUncached|TestEventsOfManyChildren|TestRestore$$|TestForcedRecovery' ./cell -full
+	go test -race -count 1 -timeout 60m -v -run 'TestCachesAreConsistent|TestCachedIsUncached|TestDisksLost|TestEventsAfterHandOvers|TestEventsOfManyChildren|TestRestore$$|TestForcedRecovery' ./cell -full
 	go test -count 1 -timeout 60m -run TestMemberHistories ./cell -histories 1000
 	go test -count 1 -timeout 30m -v -run TestMillion ./raftfsm -ops 1000000
 	go test -count 1 -timeout 30m -v -run 'Random|Storm' ./client/recipe -rounds 10000

@@ -284,9 +284,13 @@ func TestEventLockVacant(t *testing.T) {
 }
 
 // A client that watches and does nothing else has an event of each change that begins after
-// the last of some hand-overs in quick succession, or a marker after it.
+// the last of some hand-overs in quick succession, or a marker after it. Each seed is another history: two, with -full twenty.
 func TestEventsAfterHandOvers(t *testing.T) {
-	for seed := range uint64(5) {
+	seeds := uint64(2)
+	if *full {
+		seeds = 20
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				r := rand.New(rand.NewPCG(seed, 7))
