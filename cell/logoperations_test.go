@@ -91,47 +91,6 @@ func TestLogOfSpares(t *testing.T) {
 	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
 }
 
-// Each backup that is taken is in the log once, with its name and size, and each that cannot be, with when it is tried again.
-func TestLogOfBackups(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "backups")
-	place := &shelf{dir: dir}
-	noErr(t, os.Mkdir(dir, 0o700))
-	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
-		write(t, ctx, c, "contents")
-		time.Sleep(2*time.Minute + 20*time.Second) // virtual
-		c.Transfer()
-		time.Sleep(2*time.Minute + 10*time.Second) // virtual
-		names, err := place.List(ctx)
-		if err != nil || len(names) != 3 {
-			t.Fatalf("there are %q, %v; want three backups", names, err)
-		}
-		var want []logLine
-		for _, name := range names {
-			about := must(os.Stat(filepath.Join(dir, name)))(t)
-			want = append(want, logLine{"backup": name, "place": dir, "bytes": float64(about.Size())})
-		}
-		log.has(t, "backup_taken", want...)
-		log.has(t, "backup_fails")
-		noErr(t, os.Rename(dir, dir+".away"))
-		time.Sleep(5*time.Minute + 20*time.Second) // virtual
-		fails := log.events(t, "event", "backup_fails")
-		if n := int(place.failed.Load()) + 1; n < 3 || len(fails) != n { // the first found it out when it wrote, the others when they looked
-			t.Errorf("%d backups could not be taken, and the log says so %d times: %v", n, len(fails), fails)
-		}
-		last := 0.0
-		for _, one := range fails {
-			retry, _ := one["retry_in"].(float64)
-			if retry <= last || one.text("place") != dir || one.text("error") == "" {
-				t.Errorf("a backup that could not be taken is logged as %v", one)
-			}
-			last = retry
-		}
-		log.has(t, "backup_taken", want...)
-	}, func(cfg *cell.Config) {
-		cfg.Backups = cell.BackupSchedule{Place: place, Every: 2 * time.Minute, Keep: 5}
-	})
-}
-
 // What is wrong with certificates and keys is in the log once for each port, however long it is so, and again when it comes again.
 func TestLogOfCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -66,7 +66,8 @@ func (s *shelf) Remove(_ context.Context, name string) error {
 }
 
 // A master takes backups by the time of the last one, under any master, keeps the newest ones, and touches nothing
-// else. While the place is gone, it tries again.
+// else. While the place is gone, it tries again. Each backup that is taken is in the log once, with its name and size,
+// and each that cannot be, with when it is tried again.
 func TestScheduledBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	place := &shelf{dir: dir}
@@ -78,7 +79,7 @@ func TestScheduledBackups(t *testing.T) {
 		}
 	}
 	add(others...)
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
 		write(t, ctx, c, "contents")
 		taken := func() (names []string) {
 			all := must(place.List(ctx))(t)
@@ -93,13 +94,16 @@ func TestScheduledBackups(t *testing.T) {
 			}
 			return names
 		}
-		var all []string // of all times
+		var all []string    // of all times
+		var lines []logLine // what the log has of them
 		is := func(what string, kept int) {
 			t.Helper()
 			now := taken()
 			for _, name := range now {
 				if !slices.Contains(all, name) {
 					all = append(all, name)
+					about := must(os.Stat(filepath.Join(dir, name)))(t)
+					lines = append(lines, logLine{"backup": name, "place": dir, "bytes": float64(about.Size())})
 				}
 			}
 			if len(now) != kept || !slices.Equal(now, all[len(all)-kept:]) {
@@ -130,8 +134,19 @@ func TestScheduledBackups(t *testing.T) {
 			_ = f.Close()
 		}
 
+		log.has(t, "backup_fails")
 		noErr(t, os.Rename(dir, dir+".away"))
 		time.Sleep(5*time.Minute + 10*time.Second)
+		fails := log.events(t, "event", "backup_fails")
+		equal(t, len(fails), 3, "the log says %d times that a backup could not be taken") // first by who wrote, then by who looked
+		last := 0.0
+		for _, one := range fails {
+			retry, _ := one["retry_in"].(float64)
+			if retry <= last || one.text("place") != dir || one.text("error") == "" {
+				t.Errorf("a backup that could not be taken is logged as %v", one)
+			}
+			last = retry
+		}
 		if n := place.failed.Load(); n != 2 { // one minute and three after the first, which had not to look any more
 			t.Errorf("it was looked %d times whether the place is back", n)
 		}
@@ -139,6 +154,7 @@ func TestScheduledBackups(t *testing.T) {
 		time.Sleep(4 * time.Minute) // it tries again
 		is("the place is back", 3)
 		failIf(t, len(all) != 6, "%d backups were taken: %q", len(all), all)
+		log.has(t, "backup_taken", lines...)
 	}, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 2 * time.Minute, Keep: 3} // besides those of the far future
 	})
