@@ -313,6 +313,11 @@ func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
 		if err != nil || len(now.Acts) != 1 || now.Acts[0].Kind != "joining" || now.Acts[0].Waits == "" {
 			t.Fatalf("%+v, %v", now.Acts, err)
 		}
+		for _, m := range must(by.Cell().Members(ctx))(t) {
+			if comes := m.ID == "r4"; comes != (m.Phase == "joining") || comes == m.Voter || comes != strings.Contains(m.Waits, "r4") {
+				t.Errorf("while r4 is cut off: %+v", m)
+			}
+		}
 		wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}))
