@@ -64,13 +64,3 @@ func readMarks(set *token.FileSet, f *sourceFile) (fileMarks, error) {
 	}
 	return marks, nil
 }
-
-// in returns the replacements of the lines from first to last.
-func (m fileMarks) in(first, last int) (lines []int) {
-	for line := first; line <= last; line++ {
-		if len(m.replacements[line]) > 0 {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,8 +31,9 @@ func runTestdata(t *testing.T, path string) *sourcePackage {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.chosen = p.mutants
 	r := &runner{pkg: p, dir: t.TempDir(), binaries: map[string]*binary{}}
-	if err := r.runAll(t.Context(), p.mutants); err != nil {
+	if err := r.runAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -63,11 +64,19 @@ func compare(t *testing.T, p *sourcePackage, file string) {
 func TestRules(t *testing.T) {
 	p := runTestdata(t, "./mutants/testdata/rules")
 	compare(t, p, "testdata/rules.txt")
-	if err := report(options{}, p, p.mutants, 0); err == nil {
+	if err := (options{}).report(p, 0); err == nil {
 		t.Error("mutants survived, and the report is no error")
 	}
-	if err := report(options{tolerant: true}, p, p.mutants, 0); err != nil {
+	if err := (options{tolerant: true}).report(p, 0); err != nil {
 		t.Errorf("a tolerant report: %v", err)
+	}
+}
+
+// TestNotJudged: a mutant that is reached by a test that always fails is not judged, and one that is reached by no other may be.
+func TestNotJudged(t *testing.T) {
+	p := runTestdata(t, "./mutants/testdata/user")
+	if err := (options{tolerant: true}).report(p, 0); err == nil || !strings.Contains(err.Error(), "2 mutants are not judged") {
+		t.Errorf("two mutants are not judged, and the report is: %v", err)
 	}
 }
 
@@ -75,19 +84,20 @@ func TestRules(t *testing.T) {
 func TestMarks(t *testing.T) {
 	p := runTestdata(t, "./mutants/testdata/marks")
 	compare(t, p, "testdata/marks.txt")
-	if stale := (options{}).staleMarks(p, p.mutants); len(stale) != 1 || !strings.Contains(stale[0], "marks.go:16") {
+	if stale := (options{}).staleMarks(p); len(stale) != 1 || !strings.Contains(stale[0], "marks.go:16") {
 		t.Errorf("stale marks: %q, want that of Twice", stale)
 	}
-	if stale := (options{}).staleMarks(p, p.mutants[:len(p.mutants)/2]); len(stale) != 0 {
-		t.Errorf("marks are called stale before all their mutants have run: %q", stale)
-	}
-	if stale := (options{diff: "HEAD"}).staleMarks(p, p.mutants); len(stale) != 0 {
+	if stale := (options{changed: true}).staleMarks(p); len(stale) != 0 {
 		t.Errorf("a mark of a function is called stale when only its changed lines have run: %q", stale)
 	}
-	survivor := slices.IndexFunc(p.mutants, func(m *mutant) bool { return m.mark != nil })
-	p.mutants[survivor].result = survived
-	if err := report(options{tolerant: true}, p, p.mutants, 0); err == nil || !strings.Contains(err.Error(), "no test notices 1 mutants") {
+	marked := slices.IndexFunc(p.mutants, func(m *mutant) bool { return m.mark != nil })
+	p.mutants[marked].result = survived
+	if err := (options{tolerant: true}).report(p, 0); err == nil || !strings.Contains(err.Error(), "no test notices 1 mutants") {
 		t.Errorf("the report of a mark that no test notices: %v", err)
+	}
+	p.mutants[slices.IndexFunc(p.mutants, func(m *mutant) bool { return m.function == "Twice" })].result = notRun
+	if stale := (options{}).staleMarks(p); len(stale) != 0 {
+		t.Errorf("marks are called stale before all their mutants have run: %q", stale)
 	}
 }
 
@@ -115,39 +125,97 @@ func TestMarksAreRefused(t *testing.T) {
 	}
 }
 
+// repository is a git repository with one file.
+type repository struct {
+	t   *testing.T
+	dir string
+}
+
+func (r repository) git(args ...string) {
+	r.t.Helper()
+	args = append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)
+	if _, err := git(r.t.Context(), r.dir, args...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r repository) write(text string) {
+	if err := os.WriteFile(filepath.Join(r.dir, "a.go"), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r repository) commit(text string) {
+	r.t.Helper()
+	r.write(text)
+	r.git("add", "a.go")
+	r.git("commit", "-q", "-m", text)
+}
+
+func (r repository) clone(args ...string) repository {
+	r.t.Helper()
+	clone := repository{t: r.t, dir: r.t.TempDir()}
+	clone.git(append(append([]string{"clone", "-q"}, args...), "file://"+r.dir, ".")...)
+	return clone
+}
+
+func newRepository(t *testing.T) repository {
+	r := repository{t: t, dir: t.TempDir()}
+	r.git("init", "-q", "-b", "main")
+	return r
+}
+
 // TestChangedLines compares a file with a commit.
 func TestChangedLines(t *testing.T) {
-	dir := t.TempDir()
-	write := func(text string) {
-		if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte(text), 0o600); err != nil {
+	r := newRepository(t)
+	r.commit("1\n2\n3\n4\n5\n6\nmoved moved moved moved\n")
+	if changed, err := changedLines(t.Context(), r.dir, "HEAD"); err != nil || len(changed) > 0 {
+		t.Errorf("without a change: %v, %v", changed, err)
+	}
+	r.write("1\ntwo\n\tmoved moved moved moved\n3\n5\n6\nseven\neight\n")
+	changed, err := changedLines(t.Context(), r.dir, "HEAD")
+	if want := (changes{"./.": {"a.go:2": true, "a.go:7": true, "a.go:8": true}}); err != nil || !reflect.DeepEqual(changed, want) {
+		t.Errorf("changed: %v, %v; want %v", changed, err, want)
+	}
+	if _, err := changedLines(t.Context(), r.dir, "nowhere"); err == nil {
+		t.Error("there is no such commit, and no error")
+	}
+}
+
+// TestChangedSince finds the commit to compare with in clones of each kind.
+func TestChangedSince(t *testing.T) {
+	r := newRepository(t)
+	if _, _, err := changedSince(t.Context(), r.dir); err == nil {
+		t.Error("there is no commit, and no error")
+	}
+	r.commit("one")
+	want := func(in repository, commit, words string) {
+		t.Helper()
+		hash, err := git(t.Context(), in.dir, "rev-parse", commit)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	git := func(args ...string) {
-		args = append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)
-		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
-			t.Fatalf("git: %v: %s", err, out)
+		if since, is, err := changedSince(t.Context(), in.dir); err != nil || since != hash || !strings.Contains(is, words) {
+			t.Errorf("compared with %s, %s, %v; want %s, %s", since, is, err, hash, words)
 		}
 	}
-	git("init", "-q")
-	write("1\n2\n3\n4\n5\n6\n")
-	git("add", "a.go")
-	git("commit", "-q", "-m", "one")
-	if lines, err := changedLines(dir, "HEAD"); err != nil || len(lines) > 0 {
-		t.Errorf("without a change: %v, %v", lines, err)
-	}
-	write("1\ntwo\n3\n5\n6\nseven\neight\n")
-	lines, err := changedLines(dir, "HEAD")
-	if err != nil {
+	want(r, "HEAD", "none before it") // the first commit
+	r.commit("two")
+	want(r, "HEAD~1", "before the last")
+	want(r.clone(), "HEAD~1", "before the last")
+	want(r.clone("--depth", "1"), "HEAD", "none before it")
+	branch := r.clone()
+	branch.git("checkout", "-q", "-b", "branch")
+	branch.commit("three")
+	branch.commit("four")
+	want(branch, "HEAD~2", "origin/main")
+	branch.git("remote", "remove", "origin")
+	want(branch, "HEAD~2", "left main")
+	if err := os.RemoveAll(filepath.Join(r.dir, ".git")); err != nil {
 		t.Fatal(err)
 	}
-	for line := 1; line <= 7; line++ {
-		if want := line == 2 || line >= 6; lines["a.go"][line] != want {
-			t.Errorf("line %d changed: %v, want %v", line, !want, want)
-		}
-	}
-	if _, err := changedLines(dir, "nowhere"); err == nil {
-		t.Error("there is no such commit, and no error")
+	if _, _, err := changedSince(t.Context(), r.dir); err == nil {
+		t.Error("there is no repository, and no error")
 	}
 }
 
@@ -170,7 +238,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 	all := []*mutant{{id: 1}, {id: 2}, {id: 3}, {id: 4}, {id: 5}}
 	seen := map[*mutant]int{}
 	for _, part := range []string{"1/3", "2/3", "3/3"} {
-		chosen, err := options{part: part}.choosePart(all)
+		chosen, err := (options{part: part}).choosePart(all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,25 +261,49 @@ func TestPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// TestBudget: a run whose budget is used up has judged nothing, and does not fail.
+// TestBudget: a run does not fail for mutants for which its budget leaves no time, but it does for a binary that does not compile.
 func TestBudget(t *testing.T) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Nanosecond, errBudget)
-	defer cancel()
-	if err := runPackages(ctx, options{root: "..", only: regexp.MustCompile("")}, []string{"./mutants/testdata/rules"}); err != nil {
+	all := options{root: "..", only: regexp.MustCompile("")}
+	if err := runPackages(t.Context(), all, []string{"./mutants/testdata/rules"}); err != nil {
 		t.Error(err)
 	}
-	if err := runPackages(t.Context(), options{root: "..", only: regexp.MustCompile("")}, []string{"./nowhere"}); err == nil {
+	all.budget = time.Hour
+	if err := runPackages(t.Context(), all, []string{"./nowhere"}); err == nil {
 		t.Error("there is no such package, and no error")
+	}
+	p, err := loadPackage(t.Context(), "..", "./mutants/testdata/rules")
+	if err == nil {
+		err = p.mutate(func(*mutant) bool { return true })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.chosen = p.mutants
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if err := all.runPackage(over, p); err != nil {
+		t.Error(err)
+	}
+	p.rewritten["rules.go"] = "no Go"
+	if err := all.runPackage(t.Context(), p); err == nil || !strings.Contains(err.Error(), "compile") {
+		t.Errorf("the test binary cannot be compiled, and the run ends with: %v", err)
 	}
 }
 
 // TestOnly chooses mutants by file and function.
 func TestOnly(t *testing.T) {
-	choose, err := options{only: regexp.MustCompile(`^a\.go:Table\.`)}.chooserOf(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := options{only: regexp.MustCompile(`^a\.go:Table\.`)}
+	choose := o.chooserOf("./a", nil)
 	if !choose(&mutant{file: "a.go", function: "Table.Get"}) || choose(&mutant{file: "b.go", function: "Table.Get"}) {
 		t.Error("-only chooses others")
+	}
+	o.changed = true
+	if choose := o.chooserOf("./a", changes{"./b": {"a.go:1": true}}); choose != nil {
+		t.Error("a package is chosen that did not change")
+	}
+	choose = o.chooserOf("./a", changes{"./a": {"a.go:1": true}})
+	at := func(line int) *mutant { return &mutant{file: "a.go", function: "Table.Get", line: line} }
+	if !choose(at(1)) || choose(at(2)) || !choose(&mutant{file: "a.go", function: "Table.Get", line: 2, mark: &replacement{line: 1}}) {
+		t.Error("other mutants are chosen than those of changed lines and marks")
 	}
 }

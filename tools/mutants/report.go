@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// report prints what became of the mutants of a package, and returns an error if one survived that must
-// not, or if a mark is stale.
-func report(o options, p *sourcePackage, chosen []*mutant, took time.Duration) error {
+// report prints what became of the chosen mutants of a package, and returns an error if one survived that must
+// not, if one could not be judged, or if a mark is stale.
+func (o options) report(p *sourcePackage, took time.Duration) error {
 	count := map[result]int{}
-	failed := 0
-	for _, m := range chosen {
+	unnoticed := 0
+	for _, m := range p.chosen {
 		count[m.result]++
 		switch {
 		case m.result == killed:
@@ -21,46 +21,45 @@ func report(o options, p *sourcePackage, chosen []*mutant, took time.Duration) e
 			continue
 		case m.result == notRun:
 			continue
+		case m.result == notJudged: // it has a count of its own
 		case m.same != nil:
 			count["accepted"]++
 			continue
 		case m.mark != nil || m.result == survived && !o.tolerant:
-			failed++
+			unnoticed++
 		}
 		fmt.Printf("%s/%v: %s\n", p.path, m, m.result)
 	}
-	stale := o.staleMarks(p, chosen)
+	stale := o.staleMarks(p)
 	for _, text := range stale {
 		fmt.Println(text)
 	}
-	fmt.Printf("%s: %d mutants: %d killed, %d survived, %d not reached (%d of both accepted), %d not run; %.0f s\n",
-		p.path, len(chosen), count[killed], count[survived], count[notReached], count["accepted"], count[notRun], took.Seconds())
+	fmt.Printf("%s: %d mutants: %d killed, %d survived, %d not reached (%d of both accepted), %d not judged, %d not run; %.0f s\n", p.path, len(p.chosen),
+		count[killed], count[survived], count[notReached], count["accepted"], count[notJudged], count[notRun], took.Seconds())
 	var errs []error
-	if failed > 0 {
-		errs = append(errs, fmt.Errorf("%s: no test notices %d mutants: write a test, or mark them", p.path, failed))
+	fail := func(n int, format string) {
+		if n > 0 {
+			errs = append(errs, fmt.Errorf("%s: "+format, p.path, n))
+		}
 	}
-	if len(stale) > 0 {
-		errs = append(errs, fmt.Errorf("%s: %d marks are stale: remove them", p.path, len(stale)))
-	}
+	fail(unnoticed, "no test notices %d mutants: write a test, or mark them")
+	fail(count[notJudged], "%d mutants are not judged: the tests that reach them fail without a mutant")
+	fail(len(stale), "%d marks are stale: remove them")
 	return errors.Join(errs...)
 }
 
 // staleMarks returns what is to be said of the marks all of whose mutants are killed. Of a mark some of
 // whose mutants did not run, nothing is.
-func (o options) staleMarks(p *sourcePackage, chosen []*mutant) (stale []string) {
-	ran := map[*mutant]bool{}
-	for _, m := range chosen {
-		ran[m] = m.result != notRun
-	}
+func (o options) staleMarks(p *sourcePackage) (stale []string) {
 	needed := map[*sameMark]bool{}
 	for _, m := range p.mutants {
 		if m.same != nil {
-			needed[m.same] = needed[m.same] || !ran[m] || m.result != killed
+			needed[m.same] = needed[m.same] || m.result != killed
 		}
 	}
 	for _, f := range p.files {
 		for _, mark := range f.marks.same {
-			if need, has := needed[mark]; has && !need && (o.diff == "" || !mark.whole) {
+			if need, has := needed[mark]; has && !need && !(o.changed && mark.whole) {
 				stale = append(stale, fmt.Sprintf("%s/%s:%d: the mark is stale: tests kill all its mutants", p.path, f.name, mark.line))
 			}
 		}

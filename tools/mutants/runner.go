@@ -21,7 +21,8 @@ import (
 type result string
 
 const (
-	notRun     result = "not run"
+	notRun     result = ""
+	notJudged  result = "not judged" // tests that reach it, or may reach it, fail without a mutant
 	killed     result = "killed"
 	survived   result = "SURVIVED"
 	notReached result = "not reached"
@@ -34,6 +35,7 @@ type runner struct {
 	overlay  string
 	binaries map[string]*binary // by package
 	reaching map[int][]*test    // by mutant
+	failing  bool               // a test fails without a mutant: what else it would reach is not known
 }
 
 // binary is the test binary of a package, with all mutants in it.
@@ -49,11 +51,8 @@ type test struct {
 	err   error // it failed without a mutant
 }
 
-// runAll runs mutants, and notes what became of them.
-func (r *runner) runAll(ctx context.Context, mutants []*mutant) (err error) {
-	for _, m := range mutants {
-		m.result = notRun
-	}
+// runAll runs the chosen mutants, and notes what became of them.
+func (r *runner) runAll(ctx context.Context) (err error) {
 	if r.overlay, err = r.pkg.writeOverlay(r.dir); err != nil {
 		return err
 	}
@@ -64,12 +63,12 @@ func (r *runner) runAll(ctx context.Context, mutants []*mutant) (err error) {
 	if b.dir, err = mirror(r.pkg.root, r.pkg.path, filepath.Join(r.dir, "tree")); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(mutants, func(m *mutant) bool { return m.mark == nil || m.mark.test == "" }) {
+	if slices.ContainsFunc(r.pkg.chosen, func(m *mutant) bool { return m.mark == nil || m.mark.test == "" }) {
 		if err := r.traceAll(ctx, b); err != nil {
 			return err
 		}
 	}
-	for _, m := range mutants {
+	for _, m := range r.pkg.chosen {
 		if err := r.runMutant(ctx, b, m); err != nil {
 			return err
 		}
@@ -117,9 +116,6 @@ func (r *runner) traceAll(ctx context.Context, b *binary) error {
 			return err
 		}
 		os.Remove(trace)
-		if t.err != nil {
-			continue
-		}
 		for line := range strings.Lines(string(reached)) {
 			id, err := strconv.Atoi(strings.TrimSpace(line))
 			if err != nil {
@@ -139,10 +135,11 @@ func (r *runner) try(ctx context.Context, b *binary, t *test, env string) error 
 	began := time.Now()
 	printed, err := r.run(ctx, b, []*test{t}, 5*time.Minute, env)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 	t.took, t.err = time.Since(began), err
 	if err != nil {
+		r.failing = true
 		fmt.Printf("%s fails without a mutant, and judges none: %v\n%s\n", t.name, err, printed[max(0, len(printed)-1000):])
 	}
 	return nil
@@ -152,13 +149,17 @@ func (r *runner) try(ctx context.Context, b *binary, t *test, env string) error 
 func (r *runner) runMutant(ctx context.Context, b *binary, m *mutant) error {
 	tests := r.reaching[m.id]
 	if m.mark != nil && m.mark.test != "" {
-		var err error
-		if b, tests, err = r.named(ctx, m.mark); err != nil {
+		named, t, err := r.named(ctx, m.mark)
+		if err != nil {
 			return fmt.Errorf("%v: %w", m, err)
 		}
+		b, tests = named, []*test{t}
 	}
 	if len(tests) == 0 {
 		m.result = notReached
+		if r.failing {
+			m.result = notJudged
+		}
 		return nil
 	}
 	err := r.judge(ctx, b, m, tests)
@@ -170,6 +171,10 @@ func (r *runner) runMutant(ctx context.Context, b *binary, m *mutant) error {
 
 // judge runs tests until one notices a mutant. Tests that run together start one process less, and fail later.
 func (r *runner) judge(ctx context.Context, b *binary, m *mutant, tests []*test) error {
+	unnoticed := survived
+	if fails := func(t *test) bool { return t.err != nil }; slices.ContainsFunc(tests, fails) {
+		unnoticed, tests = notJudged, slices.DeleteFunc(slices.Clone(tests), fails)
+	}
 	for size := 4; len(tests) > 0; size *= 2 {
 		batch := tests[:min(size, len(tests))]
 		tests = tests[len(batch):]
@@ -179,19 +184,19 @@ func (r *runner) judge(ctx context.Context, b *binary, m *mutant, tests []*test)
 		}
 		printed, err := r.run(ctx, b, batch, 5*time.Second+5*took, "CHUBBY_MUTANT="+strconv.Itoa(m.id))
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 		if err != nil {
 			m.result, m.killer = killed, failedTest(printed, batch)
 			return nil
 		}
 	}
-	m.result = survived
+	m.result = unnoticed
 	return nil
 }
 
-// named returns the test that a mark names. It must pass without the mutant.
-func (r *runner) named(ctx context.Context, mark *replacement) (*binary, []*test, error) {
+// named returns the test that a mark names, after it has run without the mutant.
+func (r *runner) named(ctx context.Context, mark *replacement) (*binary, *test, error) {
 	b, err := r.build(ctx, mark.pkg)
 	if err != nil {
 		return nil, nil, err
@@ -202,14 +207,9 @@ func (r *runner) named(ctx context.Context, mark *replacement) (*binary, []*test
 	}
 	if !t.whole {
 		t.whole = true
-		if err := r.try(ctx, b, t, "CHUBBY_MUTANT=0"); err != nil {
-			return nil, nil, err
-		}
+		err = r.try(ctx, b, t, "CHUBBY_MUTANT=0")
 	}
-	if t.err != nil {
-		return b, nil, nil
-	}
-	return b, []*test{t}, nil
+	return b, t, err
 }
 
 var failure = regexp.MustCompile(`--- FAIL: (\w+)`)

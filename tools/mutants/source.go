@@ -31,6 +31,7 @@ type sourcePackage struct {
 	name       string
 
 	mutants   []*mutant
+	chosen    []*mutant         // those to be run
 	rewritten map[string]string // by file: the source with all mutants
 }
 

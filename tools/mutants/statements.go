@@ -100,7 +100,7 @@ func nameOf(f *ast.FuncDecl) string {
 // another line in it.
 func (w *rewriter) replaced(f *ast.FuncDecl) string {
 	var out strings.Builder
-	for _, line := range w.file.marks.in(w.line(f.Pos())+1, w.line(f.Body.Rbrace)-1) {
+	for line := w.line(f.Pos()) + 1; line < w.line(f.Body.Rbrace); line++ {
 		for _, r := range w.file.marks.replacements[line] {
 			r.used = true
 			start := w.pkg.set.File(f.Pos()).LineStart(line)

@@ -11,3 +11,9 @@ func TestHalf(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestBroken(t *testing.T) {
+	if broken() {
+		t.Error("it fails with and without a mutant")
+	}
+}
