@@ -76,10 +76,11 @@ func countFields(spec ast.Spec, sizes map[string]size) {
 		return
 	}
 	if structure, ok := declared.Type.(*ast.StructType); ok {
-		is := sizes[declared.Name.Name]
+		is, fields := sizes[declared.Name.Name], 0
 		for _, field := range structure.Fields.List {
-			is.fields += max(1, len(field.Names))
+			fields += max(1, len(field.Names))
 		}
+		is.fields = max(is.fields, fields) // each system may declare the type in its own way
 		sizes[declared.Name.Name] = is
 	}
 }
