@@ -219,9 +219,9 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 		method string
 		act    func(context.Context, *client.Client) error
 	}{
-		office:                       {"Acquire", campaign},
+		office:                            {"Acquire", campaign},
 		semDir + "/" + hold.TurnstileName: {"Acquire", acquire},
-		semDir + "/" + slotName(0):   {"TryAcquire", acquire},
+		semDir + "/" + slotName(0):        {"TryAcquire", acquire},
 	} {
 		recipetest.IsRobbed(t, lock, one.method, nil, one.act)
 	}

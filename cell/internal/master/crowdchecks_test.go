@@ -1,10 +1,11 @@
 package master
 
 import (
-	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"slices"
 	"testing/synctest"
 	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/master/tables"
 )
 
 // settle ends all failures, waits, and checks the promises.
