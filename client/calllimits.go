@@ -302,10 +302,12 @@ func traceOptions(cfg Config) []grpc.DialOption {
 		return ctx
 	}
 	return []grpc.DialOption{
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+			next grpc.UnaryInvoker, options ...grpc.CallOption) error {
 			return next(with(ctx), method, request, reply, conn, options...)
 		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+			next grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 			return next(with(ctx), desc, conn, method, options...)
 		}),
 	}
