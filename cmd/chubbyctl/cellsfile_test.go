@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +80,22 @@ func TestCellsAreAdded(t *testing.T) {
 	is("# of all\n- x")
 	if left, err := filepath.Glob(file + ".*"); err != nil || len(left) > 0 {
 		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// To name /dev/null says that there are no cells; it is not what a cell is added to.
+func TestDeviceIsNotReplaced(t *testing.T) {
+	t.Setenv("CHUBBY_CONFIG", os.DevNull)
+	f, err := readCellsFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.path = filepath.Join(t.TempDir(), "replaced") // not the device of this machine
+	if err := f.add("a", configuredCell{Servers: []string{"h1"}}); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a cell is added to %s: %v", os.DevNull, err)
+	}
+	if _, err := os.Stat(f.path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was replaced: %v", err)
 	}
 }
 

@@ -204,7 +204,7 @@ func readCellsFile() (*cellsFile, error) {
 	if err == nil {
 		var about fs.FileInfo
 		if about, err = os.Stat(path); err == nil {
-			f.mode = about.Mode().Perm()
+			f.mode = about.Mode()
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -259,6 +259,9 @@ func (f *cellsFile) remove(at int) error {
 }
 
 func (f *cellsFile) write() error {
+	if !f.mode.IsRegular() { // to replace /dev/null would take it from all programs
+		return usagef("the file of cells %s is not a regular file, and cannot be changed; name another by CHUBBY_CONFIG", f.path)
+	}
 	var text bytes.Buffer
 	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
@@ -272,7 +275,7 @@ func (f *cellsFile) write() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(replaceSettings(f.path, text.Bytes(), f.mode), free())
+	return errors.Join(replaceSettings(f.path, text.Bytes(), f.mode.Perm()), free())
 }
 
 // claim prevents others from replacing the file, and fails if it has changed since it was read.
