@@ -218,8 +218,11 @@ func (g *globals) principal(cell string) string {
 	dir := filepath.Join(".chubby", cell)
 	dev, runs := readDevCell(dir)
 	others := slices.ContainsFunc(g.servers, func(address string) bool { return !slices.Contains(dev.Replicas, devReplica{address}) })
+	if !runs || others {
+		return ""
+	}
 	lock, err := os.Open(filepath.Join(dir, "lock"))
-	if !runs || others || err != nil {
+	if err != nil {
 		return ""
 	}
 	defer lock.Close()           // only read

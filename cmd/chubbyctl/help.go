@@ -239,8 +239,10 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 		return usagef("%s needs one of the commands above", cmd.CommandPath())
 	}
 	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
-	where, meant := "", meaningOf(args[0])
-	if cmd.HasParent() {
+	where, meant := "", ""
+	if !cmd.HasParent() && !strings.Contains(args[0], "/") { // words below a group have a "/"
+		meant = meaningOf(args[0])
+	} else if cmd.HasParent() {
 		group := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		where, meant = group+": ", meaningOf(group+"/"+args[0])
 		isPath := strings.Contains(args[0], "/")

@@ -378,5 +378,5 @@ func (s *service) nodeAt(ctx context.Context, m *master.Master, text string) (na
 	return m.Inspector.NodeAt(ctx, path)
 }
 
-// most returns how many entries a page may have, by its request.
+// pageSize returns how many entries a page may have, by its request.
 func pageSize(q interface{ GetMost() uint32 }) int { return int(min(q.GetMost(), api.MaxPage)) }
