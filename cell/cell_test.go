@@ -13,14 +13,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// unhurried starts a cell whose replicas stand for election as late as they may. So the heartbeats are few, which are most
-// of what several replicas cost in virtual time.
-func unhurried(t testing.TB, replicas int, edits ...func(*cell.Config)) *celltest.Cell {
-	t.Helper()
-	late := func(cfg *cell.Config) { cfg.ElectionTimeout = cell.MaxElectionTimeout }
-	return celltest.Start(t, replicas, append([]func(*cell.Config){late}, edits...)...)
-}
-
 // inCell runs a test in a bubble of virtual time, with a cell of three replicas, which still has a
 // majority when its master dies.
 func inCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell), edits ...func(*cell.Config)) {
@@ -33,7 +25,7 @@ func inCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *cellte
 func inCellOf(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell), edits ...func(*cell.Config)) {
 	t.Helper()
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
-		test(t, ctx, unhurried(t, replicas, edits...))
+		test(t, ctx, celltest.Start(t, replicas, edits...))
 	})
 }
 

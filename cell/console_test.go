@@ -59,7 +59,7 @@ func inConsoleCell(t *testing.T, replicas int, test func(t *testing.T, ctx conte
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		cs := &consoles{}
 		defer cs.close()
-		test(t, ctx, unhurried(t, replicas, cs.edit), cs)
+		test(t, ctx, celltest.Start(t, replicas, cs.edit), cs)
 	})
 }
 

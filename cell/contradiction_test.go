@@ -29,7 +29,7 @@ func rotted(t *testing.T, replicas int, test func(t *testing.T, ctx context.Cont
 	t.Helper()
 	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		dir := t.TempDir()
-		c := unhurried(t, replicas, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
+		c := celltest.Start(t, replicas, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
 		write(t, ctx, c, "contents")
 		time.Sleep(5 * time.Second) // all have applied it
 		test(t, ctx, c, dir)
@@ -204,7 +204,7 @@ func TestLiarStopsNobody(t *testing.T) {
 func TestOtherVersionsStopNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		level := raftfsm.MaxLevel - 1
-		c := unhurried(t, 3, func(cfg *cell.Config) { cfg.Support(level) })
+		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.Support(level) })
 		write(t, t.Context(), c, "contents")
 		level++
 		newer := follower(c)

@@ -24,7 +24,7 @@ import (
 // keep Bootstrap set, as configuration files do.
 func onDisks(t *testing.T, dir string) *celltest.Cell {
 	t.Helper()
-	return unhurried(t, 3, func(cfg *cell.Config) {
+	return celltest.Start(t, 3, func(cfg *cell.Config) {
 		cfg.Data, cfg.Bootstrap = filepath.Join(dir, cfg.ID), true
 	})
 }
@@ -203,7 +203,7 @@ func TestTheCellKnowsItsMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards change
 		var change func(*cell.Config)
-		c := unhurried(t, 3, func(cfg *cell.Config) {
+		c := celltest.Start(t, 3, func(cfg *cell.Config) {
 			mu.Lock()
 			defer mu.Unlock()
 			if change != nil {

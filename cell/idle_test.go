@@ -112,7 +112,7 @@ func TestIdleConnections(t *testing.T) {
 // and continues to serve an existing session.
 func TestRefusedConnectionsAreClosed(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
-		c := unhurried(t, 3, func(cfg *cell.Config) { cfg.MaxConnectionsPerAddress = 1 })
+		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.MaxConnectionsPerAddress = 1 })
 		dial(t, ctx, c, "host", client.Config{OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
 		more, master := endsFrom(c, "host"), c.Master()+":7421"
 		if err := more.call(t, ctx, master); api.CodeOf(err) != api.Unavailable || !strings.Contains(err.Error(), "max-connections-per-address") {

@@ -22,7 +22,7 @@ import (
 func inLoaded(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell)) {
 	t.Helper()
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
-		test(t, ctx, unhurried(t, replicas, func(cfg *cell.Config) { cfg.KeepAlives = 2 }))
+		test(t, ctx, celltest.Start(t, replicas, func(cfg *cell.Config) { cfg.KeepAlives = 2 }))
 	})
 }
 

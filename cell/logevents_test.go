@@ -55,7 +55,7 @@ func inLoggedCell(t *testing.T, replicas int, test func(t *testing.T, ctx contex
 	t.Helper()
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		log := &logged{}
-		c := unhurried(t, replicas, append([]func(*cell.Config){log.to}, edits...)...)
+		c := celltest.Start(t, replicas, append([]func(*cell.Config){log.to}, edits...)...)
 		t.Cleanup(func() { checkLogTables(t, log) })
 		test(t, ctx, c, log)
 	})

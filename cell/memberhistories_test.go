@@ -62,7 +62,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 		replaceAfter = time.Minute
 	}
 	var founders []cell.Member
-	h.c = unhurried(t, size, func(cfg *cell.Config) {
+	h.c = celltest.Start(t, size, func(cfg *cell.Config) {
 		cfg.Data, cfg.ReplaceAfter = filepath.Join(h.dir, cfg.ID), replaceAfter
 		if cfg.Bootstrap {
 			founders = cfg.Members

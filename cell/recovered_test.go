@@ -57,7 +57,7 @@ func (m *movedLocks) dialer(host string) func(context.Context, string) (net.Conn
 func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 	t.Helper()
 	directories := map[string]string{}
-	c := unhurried(t, 5, func(cfg *cell.Config) { directories[cfg.ID] = cfg.Data })
+	c := celltest.Start(t, 5, func(cfg *cell.Config) { directories[cfg.ID] = cfg.Data })
 	m.now.Store(c)
 	m.holder = dial(t, m.ctx, c, "holder", client.Config{Dialer: m.dialer("holder")})
 	next := dial(t, m.ctx, c, "next", client.Config{Dialer: m.dialer("next")})
@@ -113,7 +113,7 @@ func TestForcedRecovery(t *testing.T) {
 			t.Fatalf("what is recovered knows all that was issued, so the test shows nothing: %+v, newest %d", b.About, m.newest)
 		}
 
-		c := unhurried(t, 3)
+		c := celltest.Start(t, 3)
 		m.now.Store(c)
 		source := sourceOf(b)
 		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, b.Recovered

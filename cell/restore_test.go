@@ -208,7 +208,7 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 		noErr(t, admit(ctx, guard, newest))
 		lost.Close()
 
-		c := unhurried(t, 3)
+		c := celltest.Start(t, 3)
 		fresh := dial(t, ctx, c, "fresh", client.Config{NoCache: true})
 		before := acquire(t, ctx, open(t, ctx, fresh, "/ls/local/l", 0))
 		fails(t, admit(ctx, guard, before), api.BadSequencer, "a token of the new cell, before the restore")

@@ -94,7 +94,7 @@ func inTLSCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.C
 	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := tlsCell{clients: newAuthority(t), replicas: newAuthority(t), crl: filepath.Join(t.TempDir(), "ca.crl")}
 		c.clients.revoke(c.crl)
-		c.Cell = unhurried(t, replicas, append([]func(*cell.Config){func(cfg *cell.Config) {
+		c.Cell = celltest.Start(t, replicas, append([]func(*cell.Config){func(cfg *cell.Config) {
 			cfg.InsecurePrincipals = false
 			cfg.ClientTLS = c.clients.put(c.clients.IssueServer([]string{cfg.ID}, time.Hour))
 			cfg.ClientTLS.CRL = c.crl

@@ -30,7 +30,7 @@ type upgradedCell struct {
 // startUpgradedCell starts a cell of three replicas that know this version's level.
 func startUpgradedCell(t *testing.T, options ...func(*cell.Config)) *upgradedCell {
 	u := &upgradedCell{t: t, knows: map[string]int{}}
-	u.Cell = unhurried(t, 3, func(cfg *cell.Config) {
+	u.Cell = celltest.Start(t, 3, func(cfg *cell.Config) {
 		for _, option := range options {
 			option(cfg)
 		}
