@@ -23,7 +23,7 @@ MUTATED := ./session ./namespace ./sequencer ./refusal
 MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/master/tables ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./internal/supervise
 # Of these packages only the mutants that marks describe are run.
 MARKED := ./cell ./cell/recovery ./cell/internal/audit ./cell/internal/console ./cell/internal/fsm ./client/recipe ./cmd/chubbyd/internal/names \
-  ./internal/certs ./internal/cowmap ./internal/frames ./internal/tokens
+  ./internal/certs ./internal/cowmap ./internal/frames ./internal/hold ./internal/tokens
 LINT := go tool -modfile=tools/lint/go.mod golangci-lint
 GENERATED := api/chubbypb/chubby.pb.go api/chubbypb/chubby_grpc.pb.go
 

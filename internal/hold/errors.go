@@ -20,7 +20,6 @@ func Unusable(err error) bool {
 // Busy reports whether a tried lock was not had, and should be waited for. LockLost: an operator took it
 // before the answer came.
 func Busy(err error) bool {
-	//mutant: return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) //by TestTakenInTheMomentOfTheGrant of ./client/recipe
 	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) || errors.Is(err, api.LockLost)
 }
 
