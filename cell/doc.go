@@ -3,7 +3,7 @@
 //
 // It connects the packages below it:
 //
-//	internal/wire      the gRPC services: decode, check, one call of the master, encode
+//	internal/wire      the services, in frames and over gRPC: decode, check, one call of the master, encode
 //	internal/master    one epoch: sessions, queues, caches, events, proposals
 //	internal/peer      what replicas say to each other: port, probes, fence, transport
 //	internal/disk      what a replica keeps: directory, stores and their checks, votes
@@ -22,7 +22,9 @@
 //
 // # Concurrency
 //
-// Replica owns the goroutines of runEpochs, which follows Raft's elections and owns one for each epoch; of the
-// gRPC and HTTP servers; of sniffer, which tells TLS from plain requests at the http port; and of the packages
-// below. Stop waits for all of them. Replica.mu guards few fields; nothing else is locked under it.
+// Replica owns the goroutines that startRaft begins: runEpochs, which follows Raft's elections and owns one for each
+// epoch, and one for each thing that is watched or repeated (probes, the roster, the dead, contradictions, check
+// points, backups, space, certificates, tokens, the names of replicas). It also owns those of the servers; of
+// sniffer, which tells TLS from plain requests at the http port; of the log's queue; of a hand-over; and of the
+// packages below. Stop waits for all of them. Replica.mu guards few fields; nothing else is locked under it.
 package cell

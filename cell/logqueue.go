@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// logQueue decouples a replica from its log's destination. Code logs under the master's mutex and in Raft's
-// main goroutine. If a line waited there for an unread pipe, the master would stop while its heartbeats went
-// on, and no other would be elected. So lines go into a bounded queue, and are dropped and counted when it is
-// full. Only the goroutine that writes them may block.
+// logQueue decouples a replica from its log's destination. Code logs in Raft's main goroutine. If a line waited
+// there for an unread pipe, the master would stop while its heartbeats went on, and no other would be elected.
+// So lines go into a bounded queue, and are dropped and counted when it is full. Only the goroutine that writes
+// them may block.
 type logQueue struct {
 	to      slog.Handler
 	lines   chan logLine

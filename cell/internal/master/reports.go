@@ -287,7 +287,7 @@ func (j *journal) endSample() {
 	}
 }
 
-// Metrics counts what a master does. Its methods run with the mutex held, and only count.
+// Metrics counts what a master does. Its methods are safe for concurrent use and only count; most run with the mutex held.
 type Metrics interface {
 	Proposed(commands int, err error) // an entry was appended, or with err perhaps not
 	SessionBegun()
