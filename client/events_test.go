@@ -64,8 +64,10 @@ func testEvents(t *testing.T, f *fake) {
 	s := f.only()
 	synctest.Wait() // until a KeepAlive is parked: one that comes later is answered at once, and another sent
 	for i := range uint64(3) {
-		f.tell(s, uint64(h.id), modified(i+1))
-		f.tell(s, uint64(other.id), modified(i+1))
+		f.mu.Lock() // so that one KeepAlive tells of both
+		s.tell(uint64(h.id), modified(i+1))
+		s.tell(uint64(other.id), modified(i+1))
+		f.mu.Unlock()
 		time.Sleep(time.Second)
 		if n := len(h.waiting()); n != int(i+1) {
 			t.Errorf("%d events wait after %d", n, i+1)

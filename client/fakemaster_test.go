@@ -54,6 +54,11 @@ func (s *fakeSession) queue(e *chubbypb.Event) {
 func (f *fake) tell(s *fakeSession, handle uint64, e *chubbypb.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	s.tell(handle, e)
+}
+
+// tell queues an event of a handle; f.mu is held.
+func (s *fakeSession) tell(handle uint64, e *chubbypb.Event) {
 	if s.known[handle] {
 		e.Handle = handle
 		s.queue(e)
