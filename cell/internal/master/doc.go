@@ -28,12 +28,13 @@
 //
 // # Concurrency
 //
-// epoch.mu guards all tables. Its holder never waits, and takes at most maxSteps steps. Longer work pauses:
-// it releases epoch.mu and takes it again, and the tables may be different: look again at what was taken from them. Only a function that gets a hold,
-// as mu, may do so, or call one that does. Under epoch.mu a goroutine may take the proposer's mutex, to hand a
-// command over, or that of a parked KeepAlive, to wake or rest it. Callbacks under it do not take it again:
-// that of KeepAlive.Notify only wakes a goroutine. A patient call that has paused holds the line of epoch.mu
-// (pausingMutex.line) while it waits for epoch.mu; no holder of epoch.mu takes the line. The order:
+// epoch.mu guards all tables. Its holder never waits, and takes at most maxSteps steps. Longer work pauses: it
+// releases epoch.mu and takes it again, and the tables may be different, so code looks again at what it took from
+// them. Only a function that gets a hold, as mu, may pause, or call one that does. Under epoch.mu a goroutine may
+// take the proposer's mutex, to hand a command over, or that of a parked KeepAlive, to wake or rest it. Callbacks
+// under it do not take it again: that of KeepAlive.Notify only wakes a goroutine. A patient call that has paused
+// holds the line of epoch.mu (pausingMutex.line) while it waits for epoch.mu; no holder of epoch.mu takes the
+// line. The order:
 //
 //	epoch.mu.line > epoch.mu > proposer.mu
 //	epoch.mu > parked.mu
