@@ -192,7 +192,7 @@ func wide() map[string]int {
 		"cell/internal/peer":            39,
 		"cell/internal/wire":            72,
 		"cell/recovery":                 4,
-		"client":                        99,
+		"client":                        98,
 		"client/clientprom":             15,
 		"client/recipe":                 22,
 		"client/recipe/resolver":        1,
