@@ -233,12 +233,13 @@ func TestAcquireAllWaits(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		one, two := w.Client("h1"), w.Client("h2")
 		const a, b = "/ls/local/a", "/ls/local/b"
-		first := ok(AcquireAll(w.Ctx, one, []string{a}, AllOptions{LockDelay: NoLockDelay, Owner: "job1"}))(w)
-		second := ok(AcquireAll(w.Ctx, two, []string{b}, AllOptions{LockDelay: NoLockDelay, Owner: "job2"}))(w)
+		job1, job2 := []client.LockOption{client.DetectDeadlock("job1")}, []client.LockOption{client.DetectDeadlock("job2")}
+		first := ok(AcquireAll(w.Ctx, one, []string{a}, AllOptions{LockDelay: NoLockDelay, Options: job1}))(w)
+		second := ok(AcquireAll(w.Ctx, two, []string{b}, AllOptions{LockDelay: NoLockDelay, Options: job2}))(w)
 		waits := make(chan string, 100)
 		done := make(chan error, 1)
 		go func() {
-			all, err := AcquireAll(w.Ctx, one, []string{"/ls/local/0", b}, AllOptions{LockDelay: NoLockDelay, Owner: "job1", OnQueued: func(path string, q client.Queued) { waits <- path }})
+			all, err := AcquireAll(w.Ctx, one, []string{"/ls/local/0", b}, AllOptions{LockDelay: NoLockDelay, Options: job1, OnQueued: func(path string, q client.Queued) { waits <- path }})
 			if err == nil {
 				err = all.Release(w.Ctx)
 			}
@@ -247,7 +248,7 @@ func TestAcquireAllWaits(t *testing.T) {
 		if path := <-waits; path != b {
 			t.Errorf("it waits for %s", path)
 		}
-		if _, err := AcquireAll(w.Ctx, two, []string{a}, AllOptions{LockDelay: NoLockDelay, Owner: "job2"}); !errors.Is(err, api.Deadlock) {
+		if _, err := AcquireAll(w.Ctx, two, []string{a}, AllOptions{LockDelay: NoLockDelay, Options: job2}); !errors.Is(err, api.Deadlock) {
 			t.Errorf("each waits for the other: %v", err)
 		}
 		w.OK(second.Release(w.Ctx))
