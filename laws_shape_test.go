@@ -210,7 +210,7 @@ func wide() map[string]int {
 		"internal/tokens":               7,
 		"misuse":                        13,
 		"namespace":                     6,
-		"raftfsm":                       21,
+		"raftfsm":                       18,
 		"refusal":                       52,
 		"sequencer":                     6,
 		"sequencer/seqgrpc":             3,

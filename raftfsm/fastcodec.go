@@ -215,6 +215,19 @@ func integer[T ~uint8 | ~uint64 | ~int64](w *walker, f *fields, key uint64, v *T
 	}
 }
 
+// boolean walks over a field that is only written if it is true.
+func boolean(w *walker, f *fields, key uint64, v *bool) {
+	switch {
+	case !w.has(f, key, *v):
+	case !w.reads:
+		w.b = append(w.b, cborTrue)
+	default:
+		b := w.take(1)
+		w.bad = w.bad || b[0] != cborTrue && b[0] != cborFalse
+		*v = !w.bad && b[0] == cborTrue
+	}
+}
+
 // text reads a copy, so that a node with the text does not keep the whole entry in memory.
 func text[T ~string](w *walker, f *fields, key uint64, v *T, required bool) {
 	if !w.has(f, key, required || *v != "") {
@@ -323,32 +336,6 @@ func (w *walker) succession(s *Succession) {
 		w.claim(&s.Claims[i])
 	}
 	w.close(&f)
-}
-
-func (w *walker) claim(c *Claim) {
-	f := w.open()
-	w.mutation(&f, &c.Mutation)
-	integer(w, &f, 2, &c.Handle, always)
-	integer(w, &f, 3, &c.Mode, always)
-	integer(w, &f, 4, &c.Delay, ifSet)
-	text(w, &f, 5, &c.Reason, ifSet)
-	if w.has(&f, 6, c.Try) {
-		w.try(&c.Try)
-	}
-	w.conditions(&f, 7, &c.Preconditions)
-	text(w, &f, 8, &c.DeclaredOwner, ifSet)
-	w.close(&f)
-}
-
-// try walks over a value that is only written if it is true.
-func (w *walker) try(v *bool) {
-	if !w.reads {
-		w.b = append(w.b, cborTrue)
-		return
-	}
-	b := w.take(1)
-	w.bad = w.bad || b[0] != cborTrue && b[0] != cborFalse
-	*v = !w.bad && b[0] == cborTrue
 }
 
 func (w *walker) release(c *Release) {
