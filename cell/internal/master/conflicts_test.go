@@ -208,7 +208,7 @@ func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list
 		return list
 	}
 	for _, w := range after.waiting {
-		if !slices.Contains(before.waiting, w) || w.Owner() == done.waiter {
+		if !slices.Contains(before.waiting, w) || w.Claim.By() == done.waiter {
 			tell(w.Quiet, w.Claim.Reason)
 		}
 	}

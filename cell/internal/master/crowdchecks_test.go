@@ -91,7 +91,7 @@ func (w *crowd) checkOffers() {
 
 // onItsWay reports whether a command that may move a waiter is on its way.
 func onItsWay(q *tables.Queues, w *tables.Waiter) bool {
-	return w.Offered || w.Refusal != nil || q.IsClosing(w.Owner())
+	return w.Offered || w.Refusal != nil || q.IsClosing(w.Claim.By())
 }
 
 // checkPlaces checks that no waiter could have the lock.
@@ -108,8 +108,8 @@ func (w *crowd) checkPlaces() {
 			if !there || w1.Lock != node.Ref() {
 				w.t.Errorf("a waiter for %v, which is gone: %+v", w1.Lock, w1)
 			}
-			if w1.IsAbsent() || m.tables.Queues.IsClosing(w1.Owner()) || w1.Offered {
-				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.IsAbsent(), m.tables.Queues.IsClosing(w1.Owner()), w1.Offered, w1)
+			if w1.IsAbsent() || m.tables.Queues.IsClosing(w1.Claim.By()) || w1.Offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.IsAbsent(), m.tables.Queues.IsClosing(w1.Claim.By()), w1.Offered, w1)
 			}
 		}
 		if !there {

@@ -113,16 +113,6 @@ func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkUndetectedWait is what the search for deadlocks adds to a request that waits, where nobody asks for it.
-func BenchmarkUndetectedWait(b *testing.B) {
-	w := &tables.Waiter{}
-	g := &waitGraph{queues: tables.New(func() {}, 0).Queues}
-	for b.Loop() {
-		g.joined(hold{}, w)
-		delete(g.queues.Detecting, w)
-	}
-}
-
 // Who keeps a lock that it may not be using gives it back when another asks: nobody is told that it waits without end.
 func TestKeptLockIsNoDeadlock(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {

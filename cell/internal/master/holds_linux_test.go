@@ -115,7 +115,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		if i%10 < 3 {
 			ref = crowded(i % 10)
 		}
-		w, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
+		w, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}}, 1, 1<<30)
 		noErr(t, err)
 		if i%3 == 0 {
 			s.tables.Queues.Detach(w, s.epoch.clock().Add(-1))
@@ -167,7 +167,7 @@ func (s *soloMaster) hog(t *testing.T, mu hold, id api.SessionID) {
 		}
 		n := api.RequestNumber(i + 2) // its first request waits already
 		by := session.Mutation{Session: id, Number: n, HighestIssued: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
-		if _, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", Claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
+		if _, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}}, 1, 1<<30); err != nil {
 			t.Fatal(err)
 		}
 		mu.pause(1)

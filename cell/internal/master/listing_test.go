@@ -139,7 +139,7 @@ func TestLocksComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		free, _ := m.epoch.state().Tree.Get("/free")
 		m.epoch.mu.Lock()
-		_, err := m.tables.Queues.Join(&tables.Waiter{Lock: free.Ref(), Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
+		_, err := m.tables.Queues.Join(&tables.Waiter{Lock: free.Ref(), LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}}, 1, 1)
 		m.epoch.mu.Unlock()
 		noErr(t, err)
 		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
@@ -179,9 +179,9 @@ func TestCrowdsAreCounted(t *testing.T) {
 		m.epoch.mu.Lock()
 		for i := range crowd {
 			var err error
-			if last, err = m.tables.Queues.Join(&tables.Waiter{Lock: node.Ref(), Claim: raftfsm.Claim{
+			if last, err = m.tables.Queues.Join(&tables.Waiter{Lock: node.Ref(), LockRequest: tables.LockRequest{Claim: raftfsm.Claim{
 				Mutation: session.Mutation{Session: 5000, Number: api.RequestNumber(i + 1)}, Mode: api.Exclusive,
-			}}, 1, crowd); err != nil {
+			}}}, 1, crowd); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -49,7 +49,9 @@ func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestI
 	for i, c := range commands {
 		if err != nil {
 			o.unproposed(c, inDoubt(err))
-			o.offers.closeEnded(mu, c.Close)
+			if c.Close != nil {
+				o.offers.closeEnded(mu, c.Close)
+			}
 		} else {
 			o.asked = requests[i]
 			o.observeOne(mu, c, results[i])
@@ -89,7 +91,9 @@ func (o *observer) observeOne(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	o.takenAway(mu, r)
 	// 8. Claims without an answer are no longer offered: before 10, which skips offered ones.
 	o.offers.withdrawOffers(c, false)
-	o.offers.closeEnded(mu, c.Close)
+	if c.Close != nil {
+		o.offers.closeEnded(mu, c.Close)
+	}
 	// 9. Vacant locks, before they are offered (10), so that the next holder's event comes after.
 	o.events.tellVacant(mu, r)
 	// 10. Free locks are offered last, to the queues as they are after all of this.

@@ -28,7 +28,7 @@ func (s *soloMaster) waits(t *testing.T, id api.SessionID, number api.RequestNum
 	defer s.epoch.mu.Unlock()
 	return must(s.tables.Queues.Join(&tables.Waiter{
 		Lock: namespace.Ref{Name: name, Instance: 7}, Who: "p", Since: since,
-		Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason},
+		LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason}},
 	}, 1, 1<<30))(t)
 }
 

@@ -1,12 +1,14 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -243,6 +245,62 @@ func (one *proposal) finish(r raftfsm.Result, err error) {
 	}
 	one.result, one.err = r, err
 	close(one.done)
+}
+
+// handOver hands a command to the proposer; nothing else does. Each command is then observed once, or
+// unproposed once. So one place unmarks its waiters, also after a refusal. epoch.mu is held.
+func (e *epoch) handOver(one *proposal) error {
+	one.queued = e.clock()
+	err := e.proposer.enqueue(one)
+	if err != nil {
+		//mutant: _ = e.unproposed
+		e.unproposed(one.command, false)
+	}
+	return err
+}
+
+// submit proposes the master's own command. epoch.mu is held.
+func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, e.state().Level, true, nil)) }
+
+// commit proposes a command and waits for its result. It calls after, which may be nil, once the command is
+// observed or never will be; before it returns, unless ctx ends first.
+func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
+	one := newProposal(c, e.state().Level, c.Remove != nil, after)
+	one.request = steps.RequestOf(ctx)
+	e.mu.Lock()
+	err := e.handOver(one)
+	e.mu.Unlock()
+	if err != nil {
+		one.finish(raftfsm.Result{}, err)
+	}
+	return e.await(ctx, one)
+}
+
+// propose is commit, with an error of the answer as its error.
+func (e *epoch) propose(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
+	result, err := e.commit(ctx, c, after)
+	return result, cmp.Or(err, result.Answer.Err())
+}
+
+// await is proposal.await, and tells the call what it waited for.
+func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
+	result, err := one.await(ctx)
+	now := e.clock()
+	if call := steps.Told(ctx, now.Sub(one.queued)); call != nil {
+		var by *steps.EntryTimes
+		if err == nil || ctx.Err() == nil { // else the proposer may still change one
+			by = one.entry
+		}
+		for _, step := range by.Steps(one.queued, now, err) {
+			call.Step(step)
+		}
+	}
+	return result, err
+}
+
+// refuseAs is refuseThen for a refusal about the request itself.
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
+	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
 }
 
 // limits bounds what a master puts into the log at a time, and what waits for that. Sizes are bytes of the

@@ -276,7 +276,7 @@ func (c *soloClient) claim(h Handle, mode api.LockMode) raftfsm.Claim {
 
 // requestFor returns a request for a lock. Its caller does not look at its place in the queue.
 func requestFor(claim raftfsm.Claim, h Handle) AcquireRequest {
-	return AcquireRequest{Claim: claim, Handle: h, Queued: func(Queued) error { return nil }}
+	return AcquireRequest{LockRequest: LockRequest{Claim: claim}, Handle: h, Queued: func(Queued) error { return nil }}
 }
 
 func (r AcquireRequest) quietIf(quiet bool) AcquireRequest {
@@ -285,7 +285,7 @@ func (r AcquireRequest) quietIf(quiet bool) AcquireRequest {
 }
 
 func (r AcquireRequest) detectIf(detect bool) AcquireRequest {
-	r.Detect = detect
+	r.Detects = detect
 	return r
 }
 
