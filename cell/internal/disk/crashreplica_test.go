@@ -116,8 +116,12 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 // them.
 func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*crashReplica, error) {
 	var failed error
+	_, wire := raft.NewInmemTransportWithTimeout("a2", time.Minute)
 	opts := testStoreOptions()
-	opts.Fatal = func(err error) { failed = err }
+	opts.Fatal = func(err error) {
+		failed = err
+		wire.DisconnectAll() // else a step would wait for an answer
+	}
 	s, err := Open(dir, kind, opts)
 	if err != nil {
 		return nil, err
@@ -126,7 +130,6 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*
 		return nil, errors.Join(err, s.Close())
 	}
 	_, own := raft.NewInmemTransportWithTimeout("a1", time.Minute)
-	_, wire := raft.NewInmemTransportWithTimeout("a2", time.Minute)
 	wire.Connect("a1", own)
 	own.Connect("a2", wire)
 	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}

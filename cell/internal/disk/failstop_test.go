@@ -308,7 +308,7 @@ const pausedEnv = "CHUBBY_TEST_PAUSED"
 // TestStoppedProcessIsNoStalledDisk: a replica is stopped during an operation on its disk, for
 // longer than an operation may take. It continues if the operation has returned meanwhile.
 func TestStoppedProcessIsNoStalledDisk(t *testing.T) {
-	const rounds, limit = 4, time.Second // a busy machine takes a while to stop it
+	const rounds, limit = 2, time.Second // a busy machine takes a while to stop it
 	if os.Getenv(pausedEnv) != "" {
 		pausedChild(rounds, limit)
 		return
