@@ -21,40 +21,28 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	if me.InCell() {
 		return nil
 	}
+	o := &peer.Outsider{
+		Cell:     r.cfg.Cell,
+		Members:  rosterOf(r.cfg.Members),
+		Identity: r.stores.Identity(),
+		Callers:  r.port.Callers,
+		Ask:      r.port.AskBootstrap,
+		Clock:    r.clock,
+		Logger:   r.log,
+	}
 	if r.cfg.Join || r.cfg.Spare {
-		return r.join(ctx)
+		self, _ := r.cfg.self()
+		add := fmt.Sprintf("chubbyctl cell add %s %s", me.ID, self.Raft)
+		if r.cfg.Spare {
+			add += " --spare, if that was not done"
+		}
+		if err := o.Join(ctx, add); err != nil {
+			return fmt.Errorf("join cell %s with %s: %w", r.cfg.Cell, r.cfg.Data, err)
+		}
+		return nil
 	}
-	b := &peer.Bootstrapper{
-		Cell:     r.cfg.Cell,
-		Members:  rosterOf(r.cfg.Members),
-		Identity: r.stores.Identity(),
-		Callers:  r.port.Callers,
-		Ask:      r.port.AskBootstrap,
-		Clock:    r.clock,
-		Logger:   r.log,
-		Begin:    func() error { return r.stores.Bootstrap(conf, r.transport) },
-	}
-	if err := b.Complete(ctx); err != nil {
+	if err := o.Bootstrap(ctx, func() error { return r.stores.Bootstrap(conf, r.transport) }); err != nil {
 		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
-	}
-	return nil
-}
-
-func (r *Replica) join(ctx context.Context) error {
-	self, _ := r.cfg.self()
-	j := &peer.Joiner{
-		Cell:     r.cfg.Cell,
-		Members:  rosterOf(r.cfg.Members),
-		Address:  self.Raft,
-		Spare:    r.cfg.Spare,
-		Identity: r.stores.Identity(),
-		Callers:  r.port.Callers,
-		Ask:      r.port.AskBootstrap,
-		Clock:    r.clock,
-		Logger:   r.log,
-	}
-	if err := j.Complete(ctx); err != nil {
-		return fmt.Errorf("join cell %s with %s: %w", r.cfg.Cell, r.cfg.Data, err)
 	}
 	return nil
 }
