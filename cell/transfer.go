@@ -340,7 +340,7 @@ func (r *Replica) withhold(ctx context.Context, o *outage) {
 		return
 	}
 	silence := silentTimeouts * r.cfg.ElectionTimeout
-	r.transport.Hush(silence)
+	r.port.Hush(silence)
 	late := time.NewTimer(silence)
 	defer late.Stop()
 	select {
