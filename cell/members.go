@@ -32,16 +32,16 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	}
 	if r.cfg.Join || r.cfg.Spare {
 		self, _ := r.cfg.self()
-		add := fmt.Sprintf("chubbyctl cell add %s %s", me.ID, self.Raft)
+		adding := fmt.Sprintf("chubbyctl cell add %s %s", me.ID, self.Raft)
 		if r.cfg.Spare {
-			add += " --spare, if that was not done"
+			adding += " --spare, if that was not done"
 		}
-		if err := o.Join(ctx, add); err != nil {
+		if err := o.Join(ctx, adding); err != nil {
 			return fmt.Errorf("join cell %s with %s: %w", r.cfg.Cell, r.cfg.Data, err)
 		}
 		return nil
 	}
-	if err := o.Bootstrap(ctx, func() error { return r.stores.Bootstrap(conf, r.transport) }); err != nil {
+	if err := o.Begin(ctx, func() error { return r.stores.Bootstrap(conf, r.transport) }); err != nil {
 		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
 	}
 	return nil

@@ -166,9 +166,9 @@ type Outsider struct {
 	Logger   *slog.Logger
 }
 
-// Bootstrap returns when the cell has begun here; begin writes the first entry. It fails when ctx ends, or if this
+// Begin returns when the cell has begun here; begin writes the first entry. It fails when ctx ends, or if this
 // cell must not be bootstrapped.
-func (o *Outsider) Bootstrap(ctx context.Context, begin func() error) error {
+func (o *Outsider) Begin(ctx context.Context, begin func() error) error {
 	var waiting string
 	say := func() {
 		o.Logger.Info("bootstrap: waiting for every member of the cell", "cell", o.Cell, "waiting_for", waiting)

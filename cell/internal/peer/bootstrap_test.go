@@ -311,7 +311,7 @@ func TestCallersAreAsked(t *testing.T) {
 				return k, &Outsider{Cell: "foo", Members: members, Callers: callers, Identity: k, Ask: ask, Clock: testbed.Clock(), Logger: slog.New(slog.DiscardHandler)}
 			}
 			_, o := outsider(me, members)
-			if err := o.Bootstrap(ctx, func() error { begun = true; return nil }); (err == nil) != begun || begun != (name == fits) {
+			if err := o.Begin(ctx, func() error { begun = true; return nil }); (err == nil) != begun || begun != (name == fits) {
 				t.Errorf("%s: it begins: %v, %v", name, begun, err)
 			}
 			newcomer, o := outsider(identity.Replica{ID: "r1", Incarnation: "r1-first"}, members[1:])

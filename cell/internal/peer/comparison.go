@@ -22,22 +22,22 @@ type Comparison struct {
 	clock   session.Clock
 	logger  *slog.Logger
 
-	mu     sync.Mutex        // guards the fields below
-	own    Check             // the newest of this replica
-	others map[string]*other // by replica ID
+	mu     sync.Mutex              // guards the fields below
+	own    Check                   // the newest of this replica
+	others map[string]*counterpart // by replica ID
 }
 
-// other is what is known of another replica.
-type other struct {
+// counterpart is what is known of another replica.
+type counterpart struct {
 	check   Check           // its newest
 	differs bool            // it applied other entries
 	apart   bool            // it differed at the last common check point
-	quiet   session.Instant // until then, no log line
+	silent  session.Instant // until then, no log line
 }
 
 // NewComparison returns a comparison. ownHash returns this replica's running hash at an index it still knows.
 func NewComparison(ownHash func(index uint64) (sum uint64, ok bool), clock session.Clock, logger *slog.Logger) *Comparison {
-	return &Comparison{ownHash: ownHash, clock: clock, logger: logger, others: map[string]*other{}}
+	return &Comparison{ownHash: ownHash, clock: clock, logger: logger, others: map[string]*counterpart{}}
 }
 
 // Compare compares another replica's report with this one. It reports whether it logged a difference: new, or
@@ -47,7 +47,7 @@ func (c *Comparison) Compare(id string, report Report) (logged bool) {
 	c.mu.Lock()
 	o, own := c.others[id], c.own
 	if o == nil {
-		o = &other{}
+		o = &counterpart{}
 		c.others[id] = o
 	}
 	if ok {
@@ -59,8 +59,8 @@ func (c *Comparison) Compare(id string, report Report) (logged bool) {
 	due := differs || o.apart && o.check.Index == own.Index
 	if due {
 		now := c.clock()
-		if due = now >= o.quiet; due {
-			o.quiet = now.Add(divergedEvery)
+		if due = now >= o.silent; due {
+			o.silent = now.Add(divergedEvery)
 		}
 	}
 	c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *Comparison) Compare(id string, report Report) (logged bool) {
 }
 
 // compareStates compares whole states, if both replicas have the same check point.
-func (o *other) compareStates(own Check) {
+func (o *counterpart) compareStates(own Check) {
 	if o.check.Index > 0 && o.check.Index == own.Index && o.check.Kind == own.Kind {
 		o.apart = own.Differs(o.check)
 	}
@@ -115,7 +115,7 @@ func (c *Comparison) Checks() (own Check, others map[string]Check) {
 func (c *Comparison) Keep(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.others, func(id string, _ *other) bool { return !slices.Contains(ids, id) })
+	maps.DeleteFunc(c.others, func(id string, _ *counterpart) bool { return !slices.Contains(ids, id) })
 }
 
 // Differing returns the replicas that differ from this one, in order.
