@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
@@ -349,19 +350,7 @@ func TestReadersWhileEntriesAreApplied(t *testing.T) {
 	}
 }
 
-// must returns what a call returned that had to succeed: must(f())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noErr(t, err)
-		return value
-	}
-}
+// What the tests check, by testbed.
 
-// noErr ends the test if there is an error.
-func noErr(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
+func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }
