@@ -143,11 +143,7 @@ func (r *Replica) servers() []raft.Server {
 	if running == nil {
 		return r.stores.Configuration().Servers
 	}
-	configuration := running.GetConfiguration()
-	if configuration.Error() != nil { // it never has one
-		return nil
-	}
-	return configuration.Configuration().Servers
+	return running.GetConfiguration().Configuration().Servers // it never has an error
 }
 
 // others returns the replicas of Raft's newest configuration without this one.
@@ -237,16 +233,12 @@ const levelProbeLimit = 2 * time.Second
 // Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
 func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
 	r := s.r
-	configuration := r.raft.GetConfiguration()
-	if err := configuration.Error(); err != nil {
-		return nil, &api.Error{Code: api.Unavailable, Message: "the members of the cell are not known", Err: err}
-	}
 	reports := r.ask(ctx, r.others(), levelProbeLimit)
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
 	}
 	var list []api.MemberLevel
-	for _, server := range configuration.Configuration().Servers {
+	for _, server := range r.servers() {
 		one := api.MemberLevel{ID: string(server.ID), MaxLevel: int(reports[string(server.ID)].MaxLevel)} // 0 of one that did not answer
 		if one.ID == r.cfg.ID {
 			one.MaxLevel = r.cfg.supports
