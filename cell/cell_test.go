@@ -68,6 +68,15 @@ func acquire(t *testing.T, ctx context.Context, h *client.Handle) *client.Lock {
 	return must(h.Acquire(ctx, api.Exclusive))(t)
 }
 
+// reads reads a file so often: the first time fills a cache, the second asks for the lease to use it.
+func reads(t *testing.T, ctx context.Context, h *client.Handle, times int) {
+	t.Helper()
+	for range times {
+		_, _, err := h.Contents(ctx)
+		noErr(t, err)
+	}
+}
+
 // What the tests check, by testbed.
 
 func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }

@@ -221,10 +221,10 @@ func TestEventsOfManyChildren(t *testing.T) {
 // whatever the client library does with that.
 func TestFailOverIsTold(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
-		me := w.session('f')
+		w := newWire(t, ctx, c)
+		me := w.session("")
 		c.Kill(w.master)
-		reply := must(w.at(c.Master()).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me}))(t)
+		reply := must(connect(t, c.Dial, c.Master(), nil).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me}))(t)
 		if events := reply.GetEvents(); len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER || reply.GetGrant() == nil {
 			t.Errorf("the new master answers %v", reply)
 		}

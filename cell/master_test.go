@@ -77,10 +77,10 @@ func TestLostKeepAliveReply(t *testing.T) {
 		newest := r.grant
 		keepAlive := func(grant uint64) time.Duration {
 			began := time.Now()
-			reply, err := r.chubby.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: r.caller, Grant: grant})
+			reply, err := r.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: r.caller, Grant: grant})
 			if err == nil && reply.GetGrant() == nil && time.Since(began) > time.Second { // the master wants a sign of life
 				came := time.Now()
-				if reply, err = r.chubby.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: r.caller, Grant: grant}); time.Since(came) > 0 {
+				if reply, err = r.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: r.caller, Grant: grant}); time.Since(came) > 0 {
 					t.Errorf("a client that was asked for a sign of life, and gave it, was parked for %v", time.Since(came))
 				}
 			}
@@ -117,9 +117,7 @@ func TestDeletion(t *testing.T) {
 		fails(t, errOf(a.Stat(ctx)), api.HandleClosed, "a handle on a deleted file")
 		again := open(t, ctx, dial(t, ctx, c, "a", client.Config{}), "/ls/local/file", 0)
 		after, err := again.Stat(ctx)
-		if err != nil || after.Instance <= before.Instance {
-			t.Errorf("instance %d follows %d (%v)", after.Instance, before.Instance, err)
-		}
+		failIf(t, err != nil || after.Instance <= before.Instance, "instance %d follows %d (%v)", after.Instance, before.Instance, err)
 		fails(t, errOf(a.Stat(ctx)), api.HandleClosed, "a handle on an earlier instance")
 	})
 }

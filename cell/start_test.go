@@ -36,7 +36,7 @@ func storeEntry(t *testing.T, s *disk.Stores, format []byte) {
 	noErr(t, s.Logs().StoreLogs([]*raft.Log{{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: append(format, data...)}}))
 }
 
-// A replica that finds entries or snapshots of another version stops and says so: nothing is damaged, and another
+// A replica that finds entries of another version stops and says so: nothing is damaged, and another
 // version of the program can read them. No version reads those from before the first release.
 func TestDataOfAnotherVersion(t *testing.T) {
 	newer := []string{"a newer version of Chubby wrote it", "Nothing is damaged"}
@@ -45,18 +45,8 @@ func TestDataOfAnotherVersion(t *testing.T) {
 		says  []string
 		write func(t *testing.T, s *disk.Stores)
 	}{
-		{"entry with a new field", newer, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, []byte{1}) }},
 		{"entry of a new format", newer, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, []byte{2}) }},
 		{"entry of before the first release", []string{"before v0.1.0", "Bootstrap the cell anew"}, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, nil) }},
-		{"snapshot", newer, func(t *testing.T, s *disk.Stores) {
-			last := must(s.Logs().LastIndex())(t)
-			_, wire := raft.NewInmemTransport("r:1")
-			sink := must(s.Snapshots().Create(1, last, 2, s.Configuration(), 1, wire))(t)
-			state := raftfsm.NewState()
-			state.Level = raftfsm.MaxLevel + 1
-			must(state.WriteTo(sink))(t)
-			noErr(t, sink.Close())
-		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			network := memnet.New()
@@ -201,7 +191,8 @@ func TestStopDoesNotKeepTheMastership(t *testing.T) {
 	})
 }
 
-// A replica does not end for what a slow disk takes, nor only after very many minutes.
+// A replica does not end for what a slow disk takes, nor only after very many minutes. What is configured is what the watch over the
+// disk goes by.
 func TestDiskStallHasBounds(t *testing.T) {
 	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}}
 	if whole, err := cfg.complete(); err != nil || whole.DiskStall != DefaultDiskStall {
@@ -214,15 +205,8 @@ func TestDiskStallHasBounds(t *testing.T) {
 		if err := cfg.Check(); (err == nil) != ok {
 			t.Errorf("%v: %v", stall, err)
 		}
+		equal(t, (&Replica{cfg: cfg, log: slog.New(slog.DiscardHandler)}).storeOptions().Stall, stall, "the stores are opened with %v")
 	}
-}
-
-// What is configured is what the watch over the disk goes by.
-func TestDiskStallReachesTheStores(t *testing.T) {
-	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}, DiskStall: 7 * time.Minute}
-	whole := must(cfg.complete())(t)
-	r := &Replica{cfg: whole, log: slog.New(slog.DiscardHandler)}
-	equal(t, r.storeOptions().Stall, cfg.DiskStall, "the stores are opened with %v")
 }
 
 // A replica that hangs in its disk is given up only after the watch over the disk has said why.
