@@ -38,7 +38,7 @@ func isUsable(t *testing.T, ctx context.Context, c *celltest.Cell, within time.D
 			return
 		}
 		stopIf(t, !errors.Is(err, api.Exists) || wait.Err() != nil, "no other restore after %v: %v", within, err)
-		time.Sleep(time.Second)
+		time.Sleep(4 * time.Second)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
 					if err := <-ended; err == nil {
 						t.Error("the restore goes on for its author")
 					}
-				})
+				}, calm)
 			})
 		}
 	}

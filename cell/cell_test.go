@@ -29,6 +29,10 @@ func inCellOf(t *testing.T, replicas int, test func(t *testing.T, ctx context.Co
 	})
 }
 
+// calm has replicas stand for election as late as they may, so that heartbeats are few: for tests that let much time pass, and do not
+// ask how soon a master is replaced.
+func calm(cfg *cell.Config) { cfg.ElectionTimeout = cell.MaxElectionTimeout }
+
 // inBubble runs a test in a bubble of virtual time, and gives it a context with that timeout.
 func inBubble(t *testing.T, timeout time.Duration, test func(t *testing.T, ctx context.Context)) {
 	t.Helper()

@@ -207,7 +207,7 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 		fails(t, err, api.Unauthenticated, "a certificate of the old authority")
 		c.Restart(c.FailOver())
 		report(t, lock.Release(ctx))
-	}, func(cfg *cell.Config) {
+	}, calm, func(cfg *cell.Config) {
 		own, again := files[cfg.ID]
 		if !again { // else it is started again
 			own = [2]certs.Files{cfg.ClientTLS, cfg.PeerTLS}

@@ -29,7 +29,7 @@ func rotted(t *testing.T, replicas int, test func(t *testing.T, ctx context.Cont
 	t.Helper()
 	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		dir := t.TempDir()
-		c := celltest.Start(t, replicas, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
+		c := celltest.Start(t, replicas, calm, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
 		write(t, ctx, c, "contents")
 		time.Sleep(5 * time.Second) // all have applied it
 		test(t, ctx, c, dir)
@@ -40,7 +40,7 @@ func rotted(t *testing.T, replicas int, test func(t *testing.T, ctx context.Cont
 func compares(t *testing.T, ctx context.Context, c *celltest.Cell) {
 	t.Helper()
 	takeBackup(t, ctx, dial(t, ctx, c, "comparer", client.Config{NoCache: true}))
-	time.Sleep(time.Minute)
+	time.Sleep(40 * time.Second)
 }
 
 // rots changes a replica behind its back.
@@ -198,7 +198,7 @@ func TestLiarStopsNobody(t *testing.T) {
 func TestOtherVersionsStopNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		level := raftfsm.MaxLevel - 1
-		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.Support(level) })
+		c := celltest.Start(t, 3, calm, func(cfg *cell.Config) { cfg.Support(level) })
 		write(t, t.Context(), c, "contents")
 		level++
 		newer := follower(c)

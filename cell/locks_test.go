@@ -170,7 +170,7 @@ func TestWaitingTimesSurviveFailOvers(t *testing.T) {
 			_, _ = h.Acquire(wait, api.Exclusive)
 		}()
 		for range 2 {
-			time.Sleep(2 * time.Minute)
+			time.Sleep(40 * time.Second)
 			c.Restart(c.FailOver())
 			time.Sleep(20 * time.Second)
 			locks, err := holder.Cell().Locks(ctx, "/ls/local/lock")

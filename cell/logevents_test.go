@@ -304,12 +304,12 @@ func TestLogOfSlowCalls(t *testing.T) {
 // A master that is cut off logs whom it does not reach, and why, and why it is the master no longer; nobody is named who answers, and nobody once it is back.
 func TestLogOfAMasterThatIsCutOff(t *testing.T) {
 	inLoggedCell(t, 3, func(t *testing.T, _ context.Context, c *celltest.Cell, log *logged) {
-		time.Sleep(time.Minute) // virtual
+		time.Sleep(10 * time.Second) // virtual
 		alone := c.Master()
 		c.Isolate(alone)
 		time.Sleep(time.Minute)
 		c.Rejoin(alone)
-		time.Sleep(3 * time.Minute)
+		time.Sleep(90 * time.Second) // who is away is named once a minute
 		away := log.events(t, "event", "peers_away")
 		for _, one := range away {
 			failIf(t, one.text("error") == "", "without a cause: %v", one)

@@ -36,7 +36,7 @@ func TestLogOfMembers(t *testing.T) {
 		log.has(t, "spare_missing")
 		log.has(t, "replica_failed", logLine{"replica": leaving}) // it ends by itself
 		log.has(t, "replica_stopped")                             // and was not asked to
-	})
+	}, calm)
 }
 
 // A replica that is stopped while it starts says so once, as one that is stopped later.
@@ -65,10 +65,10 @@ func TestLogOfSpares(t *testing.T) {
 		dead := others(3, c.Master())[0]
 		c.Cut("r4")
 		c.Kill(dead)
-		time.Sleep(9 * time.Minute) // virtual
+		time.Sleep(3 * time.Minute) // virtual
 		missing := log.events(t, "event", "spare_missing")
 		if len(missing) == 0 || len(missing) > 2 || missing[0].text("error") == "" { // two, if the spare cannot be reached for two reasons
-			t.Errorf("in eight minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
+			t.Errorf("in two minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
 		}
 		c.Heal("r4")
 		noErr(t, <-joined)
@@ -82,7 +82,7 @@ func TestLogOfSpares(t *testing.T) {
 		log.has(t, "member_votes", logLine{"member": "r4"})
 		log.has(t, "member_leaves", logLine{"member": dead})
 		log.has(t, "member_settled", logLine{"member": "r4", "phase": "spare"}, logLine{"member": "r4", "phase": "joining"}, logLine{"member": dead, "phase": "leaving"})
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
 }
 
 // logged is what a replica has logged.

@@ -35,7 +35,7 @@ func TestLocksSurviveFailOver(t *testing.T) {
 			t.Logf("%s killed, written through its successor %v later", master, time.Since(began))
 			fails(t, errOf(other.TryAcquire(ctx, api.Exclusive)), api.LockHeld, "the lock of a holder that lives")
 			c.Restart(master)
-			time.Sleep(time.Minute)
+			time.Sleep(20 * time.Second) // more than a lease
 		}
 		if held.Context().Err() != nil || cl.State() != session.Safe {
 			t.Errorf("the holder lost its lock: %v, session %v", context.Cause(held.Context()), cl.State())
@@ -150,7 +150,7 @@ var full = flag.Bool("full", false, "make long tests as long as the promises say
 // resulting log. With -full there are 500,000 nodes of 50 sessions.
 func TestReplicasRestartAfterManyNodesDied(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		sessions, each := 4, 500
+		sessions, each := 4, 250
 		if *full {
 			sessions, each = 50, 10_000
 		}

@@ -147,7 +147,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 				if took := time.Since(began); took > time.Second {
 					t.Errorf("the first write after handing back took %v", took)
 				}
-			})
+			}, calm)
 		})
 	}
 }

@@ -96,7 +96,7 @@ func TestCallsAreMeasured(t *testing.T) {
 			failIf(t, after[name] == 0, "%s was never measured", name)
 		}
 		equal(t, after["chubby_takeover_seconds"], 1, "%d takeovers")
-	})
+	}, calm)
 }
 
 // A replica that serves, or follows a master that it reaches, is shown as ready, and one that is cut off is not: a follower, or
@@ -125,7 +125,7 @@ func TestReadinessIsMeasured(t *testing.T) {
 				}
 			}
 		}
-	})
+	}, calm)
 }
 
 // Each kind of quota shows the share of that principal which uses most of its own, however little others use, and nobody's name.
@@ -182,7 +182,7 @@ func TestQuotasAreMeasured(t *testing.T) {
 				t.Errorf("%s shows %v, %v; the master is %s", id, share, shown, c.Master())
 			}
 		}
-	})
+	}, calm)
 }
 
 // BenchmarkCalls measures what one client's calls allocate, in the client and in a cell of one replica together:

@@ -165,7 +165,7 @@ func becomes(t *testing.T, ctx context.Context, c *client.Client, want string, n
 // A spare stands by until a replica has been dead for long, by itself takes its place, and holds what it held. One that comes back in time stays; fail-overs
 // do not begin the time anew.
 func TestSpare(t *testing.T) {
-	const long = time.Minute
+	const long = 40 * time.Second
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		write(t, ctx, c, "before")
@@ -201,7 +201,7 @@ func TestSpare(t *testing.T) {
 		}
 		c.FailOver()
 		equal(t, read(ctx, c), "before", "the contents are %q")
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
 }
 
 // A spare that has another data directory than when it was added, or is gone, or leaves, takes nobody's place.
@@ -229,7 +229,7 @@ func TestSpareThatCannot(t *testing.T) {
 		if err := <-joined; err != nil {
 			t.Fatal(fmt.Errorf("the spare came back: %w", err))
 		}
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
 }
 
 // That a spare takes a place, which nobody asked for in that moment, is in the audit log once, as a change of the replicas that nobody called for, and why.
@@ -248,7 +248,7 @@ func TestSpareIsAudited(t *testing.T) {
 		if r := all[0]; r.Event != "act" || r.Call != "ChangeMembers" || r.On != "r4 r4:7431 r3" || r.Code != "OK" || r.Principal+r.From+r.Message != "" || !strings.Contains(r.Reason, "r3 has not answered for 2") {
 			t.Errorf("%+v", r)
 		}
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
 }
 
 // published is what a cell has published, and whether it can.
@@ -332,7 +332,7 @@ func TestPublish(t *testing.T) {
 		if _, last := names.since(); last != now {
 			t.Errorf("replaced: %q, want %q", last, now)
 		}
-	}, func(cfg *cell.Config) { cfg.Publish = names.publish })
+	}, calm, func(cfg *cell.Config) { cfg.Publish = names.publish })
 }
 
 // A replica that was down while another one was replaced follows the newcomer, which leads when it comes back; and it votes for the newcomer

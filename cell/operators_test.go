@@ -198,7 +198,7 @@ func TestRestoreAccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var restore atomic.Bool
 		audits := t.TempDir()
-		c := celltest.Start(t, 3, func(cfg *cell.Config) {
+		c := celltest.Start(t, 3, calm, func(cfg *cell.Config) {
 			cfg.RestoreAccess = restore.Load()
 			cfg.Audit.File = filepath.Join(audits, cfg.ID)
 		})

@@ -133,7 +133,7 @@ func TestScheduledBackups(t *testing.T) {
 		is("the place is back", 2)
 		failIf(t, len(all) != 4, "%d backups were taken: %q", len(all), all)
 		log.has(t, "backup_taken", lines...)
-	}, func(cfg *cell.Config) {
+	}, calm, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 2 * time.Minute, Keep: 2} // besides those of the far future
 	})
 }
@@ -157,9 +157,9 @@ func TestBackupAfterARestore(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		is("after a restore", 2)
 		c.Restart(c.FailOver())
-		time.Sleep(5 * time.Minute)
+		time.Sleep(time.Minute)
 		is("it is due once", 2)
-	}, func(cfg *cell.Config) {
+	}, calm, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 5}
 	})
 }

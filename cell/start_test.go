@@ -85,7 +85,7 @@ func TestLogOfALoneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := map[string]*testbed.Lines{"r1": {}, "r2": {}, "r3": {}}
 		replicas := startCell(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(logs[cfg.ID], nil)) })
-		testbed.Pass(time.Minute)
+		testbed.Pass(20 * time.Second)
 		for id, log := range logs {
 			for _, line := range log.Take() {
 				failIf(t, !strings.Contains(line, "level=INFO"), "a normal start: %s logs %s", id, line)
@@ -99,7 +99,7 @@ func TestLogOfALoneReplica(t *testing.T) {
 		}
 		testbed.Pass(10 * time.Second)
 		logs["r1"].Take() // the lines about the end of its epoch, if it was the master
-		const minutes = 10
+		const minutes = 5
 		testbed.Pass(minutes * time.Minute)
 		lines := logs["r1"].Take()
 		if len(lines) < minutes-1 || len(lines) > minutes+1 {
