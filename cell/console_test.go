@@ -57,8 +57,11 @@ func noScript(t *testing.T, path string, a answer) {
 // inConsoleCell runs a test in a bubble, with a cell of that many replicas with consoles, without certificates.
 func inConsoleCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles)) {
 	t.Helper()
-	cs := &consoles{}
-	inCellOf(t, replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell) { test(t, ctx, c, cs) }, cs.edit)
+	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
+		cs := &consoles{}
+		defer cs.close()
+		test(t, ctx, celltest.Start(t, replicas, cs.edit), cs)
+	})
 }
 
 // Every page of every replica, master or not, shows what the master says, and whatever names and contents are made of is text in it.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,25 +20,91 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
-	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	door "github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// consoles are the http ports of a cell's replicas, which all have a console, on a network of their own.
-type consoles struct{ network *memnet.Network }
-
-func (c *consoles) edit(cfg *cell.Config) {
-	if c.network == nil { // for the first replica
-		c.network = memnet.New()
-	}
-	cfg.Console, cfg.HTTPListener = true, c.network.Listen(cfg.ID+":7441")
+// httpPort is the http port of a replica, in memory.
+type httpPort struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
 }
 
-func (c *consoles) dial(ctx context.Context, from, id string) (net.Conn, error) {
-	return c.network.Dial(ctx, from+":50000", id+":7441")
+func newHTTPPort() *httpPort {
+	return &httpPort{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (p *httpPort) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *httpPort) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7441} }
+
+func (p *httpPort) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// browserConn is a connection that comes from somewhere.
+type browserConn struct {
+	net.Conn
+	from net.Addr
+}
+
+func (c browserConn) RemoteAddr() net.Addr { return c.from }
+
+func (p *httpPort) dial(ctx context.Context, from string) (net.Conn, error) {
+	mine, theirs := net.Pipe()
+	select {
+	case p.conns <- browserConn{theirs, &net.TCPAddr{IP: net.ParseIP(from), Port: 50_000}}:
+		return mine, nil
+	case <-p.closed:
+		return nil, errors.New("nobody listens")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// consoles are the http ports of a cell's replicas, which all have a console.
+type consoles struct {
+	mu     sync.Mutex // guards what follows
+	ports  map[string]*httpPort
+	opened []*http.Transport // of browsers
+}
+
+// close closes all browsers. Both ends say at the same time that they have, over pipes that nobody reads; that ends after five seconds.
+func (c *consoles) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.opened {
+		one.CloseIdleConnections()
+	}
+	testbed.Pass(6 * time.Second)
+}
+
+func (c *consoles) edit(cfg *cell.Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ports == nil {
+		c.ports = map[string]*httpPort{}
+	}
+	port := newHTTPPort()
+	c.ports[cfg.ID] = port
+	cfg.Console, cfg.HTTPListener = true, port
+}
+
+func (c *consoles) port(id string) *httpPort {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ports[id]
 }
 
 // browser is somebody's browser, at a replica.
@@ -54,16 +121,15 @@ func (c *consoles) open(t *testing.T, id string, secure *tls.Config) *browser {
 	jar := must(cookiejar.New(nil))(t)
 	b := &browser{t: t, jar: jar, base: "http://localhost:7441"}
 	transport := &http.Transport{
-		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, "192.0.2.7", id) },
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return c.port(id).dial(ctx, "192.0.2.7") },
 		TLSClientConfig: secure,
 	}
 	if secure != nil {
 		b.base = "https://" + id
 	}
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		testbed.Pass(time.Second) // what the console does for it ends
-	})
+	c.mu.Lock()
+	c.opened = append(c.opened, transport)
+	c.mu.Unlock()
 	b.client = &http.Client{Transport: transport, Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return b
 }
@@ -153,6 +219,7 @@ func asUpdate(q *http.Request) { q.Header.Set("HX-Request", "true") }
 // own rights: the guest's count. A caller that has another certificate, and names an operator, is refused.
 func TestSpeakers(t *testing.T) {
 	crl, own := filepath.Join(t.TempDir(), "replicas.crl"), map[string]string{}
+	var starting sync.Mutex
 	inSecureConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		speak := func(files certs.Files, guest, protocol string) *client.Cell {
 			pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
@@ -235,6 +302,8 @@ func TestSpeakers(t *testing.T) {
 			t.Errorf("r1 speaks at r3, whose certificate was revoked: %v", err)
 		}
 	}, func(cfg *cell.Config) {
+		starting.Lock() // replicas start at once
+		defer starting.Unlock()
 		if own[cfg.ID] = cfg.PeerTLS.Cert; len(own) == 1 {
 			pair, err := certs.ReadPair(cfg.PeerTLS.CA, strings.TrimSuffix(cfg.PeerTLS.CA, "crt")+"key")
 			if err != nil {

@@ -33,6 +33,7 @@ func inSecureConsoleCell(t *testing.T, replicas int, test func(*testing.T, conte
 	c := &consoleCell{audits: t.TempDir()}
 	inTokenCell(t, replicas, func(t *testing.T, ctx context.Context, tc *tokenCell) {
 		c.tokenCell = tc
+		defer c.close()
 		test(t, ctx, c)
 	}, append([]func(*cell.Config){func(cfg *cell.Config) {
 		cfg.Operators = []string{"ops"}
@@ -312,7 +313,7 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 			c.open(t, "r1", c.secure(t, "")).page(p)
 		}
 		for range 100 {
-			conn := must(c.dial(t.Context(), "192.0.2.9", "r1"))(t)
+			conn := must(c.port("r1").dial(t.Context(), "192.0.2.9"))(t)
 			_, _ = conn.Write([]byte{22, 0, 0, 0, 1, 0})
 			_ = conn.Close()
 		}
@@ -320,7 +321,7 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 		if lines := log.events(t, "event", "connection_refused"); len(lines) == 0 || len(lines) > 2 {
 			t.Errorf("a hundred handshakes have failed, and the log has %d lines about that: %v", len(lines), lines)
 		}
-		conn := must(c.dial(t.Context(), "192.0.2.8", "r1"))(t)
+		conn := must(c.port("r1").dial(t.Context(), "192.0.2.8"))(t)
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		began := time.Now()
 		if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(began) > 10*time.Second {
