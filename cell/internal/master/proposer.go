@@ -372,11 +372,7 @@ func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 
 // AppendEntry puts commands into the log as one entry, and returns their results.
 func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	data, err := raftfsm.JoinEntry(epoch, wall, commands)
-	if err != nil {
-		return nil, err
-	}
-	results, err := log.Append(data)
+	results, err := log.Append(raftfsm.JoinEntry(epoch, wall, commands))
 	if err == nil && len(results) != len(commands) {
 		return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
 	}
