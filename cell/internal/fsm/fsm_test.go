@@ -106,24 +106,6 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Later entries change neither a published state nor a snapshot.
-func TestPublishedStateStays(t *testing.T) {
-	log := logEntries(t)
-	f := newMachine(t)
-	f.ApplyBatch(log[:3])
-	published := f.State()
-	snapshot := must(f.Snapshot())(t)
-	f.ApplyBatch(log[3:])
-	if before, after := published.Sessions.Len(), f.State().Sessions.Len(); before != 1 || after != 3 {
-		t.Errorf("%d sessions in the earlier state, %d in the later one; want 1 and 3", before, after)
-	}
-	restored := newMachine(t)
-	noErr(t, restored.Restore(io.NopCloser(bytes.NewReader(persist(t, snapshot)))))
-	if n := restored.State().Sessions.Len(); n != 1 {
-		t.Errorf("%d sessions in the snapshot, want 1", n)
-	}
-}
-
 // After a snapshot was restored, readers and later snapshots have what was in it, although somebody
 // had read the state before, and no entry followed.
 func TestRestoredStateIsRead(t *testing.T) {
