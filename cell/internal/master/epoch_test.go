@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -81,7 +80,7 @@ func TestDoubtStays(t *testing.T) {
 func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		p := newProposer(untimed(m), func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
+		p := newProposer(untimed(m), func([]*proposal, []raftfsm.Result, error) {})
 		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
 		propose := func() error {
 			one := newProposal(c, raftfsm.MaxLevel, false, nil)

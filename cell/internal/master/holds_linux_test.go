@@ -10,7 +10,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master/tables"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -192,7 +191,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		for _, id := range ids {
 			r.Ended = append(r.Ended, raftfsm.Ended{End: raftfsm.End{Session: id, Reason: api.ByExpiry}})
 		}
-		s.epoch.proposer.observe([]raftfsm.Command{{EndSessions: &raftfsm.EndSessions{}}}, []steps.RequestID{0}, []raftfsm.Result{r}, nil)
+		s.epoch.proposer.observe([]*proposal{{command: raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}}}, []raftfsm.Result{r}, nil)
 	}
 	held := func(do func(mu hold)) {
 		mu := s.epoch.mu.hold()
@@ -238,11 +237,11 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		}},
 		{"a handle that was closed, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 2}
-			s.epoch.proposer.observe([]raftfsm.Command{{Close: &c}}, []steps.RequestID{0}, []raftfsm.Result{{}}, nil)
+			s.epoch.proposer.observe([]*proposal{{command: raftfsm.Command{Close: &c}}}, []raftfsm.Result{{}}, nil)
 		}},
 		{"a Close that was refused, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 3}
-			s.epoch.proposer.observe([]raftfsm.Command{{Close: &c}}, []steps.RequestID{0}, nil, api.Errorf(api.Unavailable, "try again"))
+			s.epoch.proposer.observe([]*proposal{{command: raftfsm.Command{Close: &c}}}, nil, api.Errorf(api.Unavailable, "try again"))
 		}},
 		{"the end of a session that waits so often", func(n int) { ending(clients[manyClients-10-n : manyClients-9-n]) }},
 		{"a tick when very many locks are to be offered again", func(int) {

@@ -276,7 +276,7 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heldEntries{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
-		p := newProposer(untimed(h), func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
+		p := newProposer(untimed(h), func([]*proposal, []raftfsm.Result, error) {})
 		p.limits = l
 		go p.runProposer(t.Context())
 		test(t, p, h)

@@ -19,7 +19,7 @@ import (
 // Commands commit in the order of enqueue. runProposer is its only goroutine.
 type proposer struct {
 	entries entries
-	observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)
+	observe func(batch []*proposal, results []raftfsm.Result, err error)
 
 	wake chan struct{} // full while pending may be non-empty
 	turn chan struct{} // full while an entry is on its way or prevented; see pause
@@ -56,7 +56,7 @@ func newProposal(c raftfsm.Command, level int, own bool, after func()) *proposal
 	return one
 }
 
-func newProposer(n entries, observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)) *proposer {
+func newProposer(n entries, observe func([]*proposal, []raftfsm.Result, error)) *proposer {
 	return &proposer{
 		entries: n, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		limits: defaultLimits(), shares: map[api.SessionID]int{},
@@ -182,21 +182,11 @@ func (p *proposer) close(ctx context.Context) {
 	p.pending, p.bytes, p.shares = nil, 0, nil
 	p.mu.Unlock()
 	if len(left) > 0 {
-		commands, requests := commandsOf(left)
-		p.observe(commands, requests, nil, p.closed)
+		p.observe(left, nil, p.closed)
 	}
 	for _, one := range left {
 		one.finish(raftfsm.Result{}, p.closed)
 	}
-}
-
-// commandsOf returns the commands of a batch, and the clients' IDs of their requests.
-func commandsOf(batch []*proposal) ([]raftfsm.Command, []steps.RequestID) {
-	commands, requests := make([]raftfsm.Command, len(batch)), make([]steps.RequestID, len(batch))
-	for i, one := range batch {
-		commands[i], requests[i] = one.command, one.request
-	}
-	return commands, requests
 }
 
 func (p *proposer) takeBatch() []*proposal {
@@ -222,13 +212,12 @@ func (p *proposer) takeBatch() []*proposal {
 // commit puts a batch into the log, waits until it is applied, has it observed, and then releases the
 // callers: the tables then have its results.
 func (p *proposer) commit(batch []*proposal) {
-	commands, requests := commandsOf(batch)
 	encoded := make([]raftfsm.Encoded, len(batch))
 	for i, one := range batch {
 		encoded[i] = one.encoded
 	}
 	results, err := p.entries.append(encoded)
-	p.observe(commands, requests, results, err)
+	p.observe(batch, results, err)
 	for i, one := range batch {
 		one.entry = p.entries.last
 		if err != nil {
