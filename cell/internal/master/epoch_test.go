@@ -112,7 +112,7 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 // master and its log say so.
 func TestSpareThatComesTooLate(t *testing.T) {
 	lines := &testbed.Lines{}
-	inSoloLogged(t, slog.New(slog.NewTextHandler(lines, nil)), func(t *testing.T, m *soloMaster) {
+	inSoloLogged(t, slog.New(slog.NewTextHandler(lines, nil)), nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		founders := []raftfsm.Member{{ID: "r1", Raft: "h:1"}, {ID: "r2", Raft: "h:2"}, {ID: "r3", Raft: "h:3"}}
 		spare := &raftfsm.Member{ID: "s1", Raft: "h:9", Client: "h:8", Incarnation: "i", Phase: raftfsm.Standby}
