@@ -183,6 +183,41 @@ func (w *crowd) checkAnswers() {
 	}
 }
 
+// tidyUp has every client close what it has open, and checks that nothing is left of it.
+func (w *crowd) tidyUp() {
+	for range 100 {
+		left := 0
+		w.mu.Lock()
+		for _, c := range w.members {
+			for c.letGo(); len(c.handles) > 0 && !c.dead; {
+				c.closeSome()
+			}
+			if !c.dead {
+				left += len(c.open)
+			}
+		}
+		w.mu.Unlock()
+		if left == 0 {
+			break
+		}
+		w.insist()
+		time.Sleep(5 * time.Second)
+	}
+	time.Sleep(time.Second)
+	synctest.Wait()
+	m := w.current.Master
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	for node := range m.epoch.state().Tree.All() {
+		failIf(w.t, len(node.Holders) > 0 || node.Ephemeral, "left: %+v", node)
+	}
+	h, q := m.tables.Handles, m.tables.Queues
+	if h.Used.All+q.Used.All+len(h.Used.Of)+len(q.Used.Of)+len(h.OnNode)+len(h.Refusing)+len(q.ByName) > 0 {
+		w.t.Errorf("left: handles %v on %v, refusals %v, waiters %v of %v", h.Used, h.OnNode, h.Refusing, q.ByName, q.Used)
+	}
+	recountMail(w.t, m.tables.Boxes)
+}
+
 // leave ends all sessions, and checks that the master remembers nothing of them.
 func (w *crowd) leave() {
 	w.mu.Lock()
