@@ -22,7 +22,7 @@ type Network struct {
 	delays    map[string]time.Duration
 }
 
-// What can be wrong with a host, with its connections to one port, or with those to another host.
+// Troubles of a host, of its connections to one port, or of those to another host.
 const (
 	cut       = "cut"       // nothing passes, and new connections wait
 	paused    = "paused"    // nothing passes
@@ -65,7 +65,8 @@ func (n *Network) Dial(ctx context.Context, from, address string) (net.Conn, err
 	}
 	n.mu.Lock()
 	l, ok := n.listeners[address]
-	down := n.either(refusing, from, to) || n.marks[[3]string{isolated, from, port}] || n.marks[[3]string{isolated, to, port}] || n.areApart(from, to)
+	alone := n.marks[[3]string{isolated, from, port}] || n.marks[[3]string{isolated, to, port}]
+	down := alone || n.either(refusing, from, to) || n.areApart(from, to)
 	n.mu.Unlock()
 	switch {
 	case down:
