@@ -91,15 +91,6 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// A lease of no sensible length begins and ends at once.
-func TestNegativeLease(t *testing.T) {
-	l := session.NewLeases()
-	l.Start(1, -time.Hour, at(5))
-	if end, ok := l.End(1); !ok || end != at(5) {
-		t.Errorf("it ends at %v, want 5 s", end)
-	}
-}
-
 // Leases whose ends a pause moves to the end of time are still taken in the order of their sessions.
 func TestPauseAtTheEndOfTime(t *testing.T) {
 	l := session.NewLeases()

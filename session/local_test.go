@@ -114,7 +114,7 @@ func TestLocalFollowsTheFormula(t *testing.T) {
 		return session.Instant(sum.Add(sum, big.NewInt(int64(sent))).Int64())
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		length := rapid.OneOf(rapid.Int64Range(0, int64(api.MaxLease)), rapid.Int64Range(-5, 300), rapid.Int64())
+		length := rapid.OneOf(rapid.Int64Range(0, int64(api.MaxLease)), rapid.Int64Range(-5, 300), rapid.Int64(), rapid.SampledFrom([]int64{int64(api.MaxLease) + 100, math.MaxInt64}))
 		delay := time.Duration(rapid.Int64Range(0, int64(api.MaxLockDelay)).Draw(t, "delay"))
 		l := session.NewLocal(0, session.Grant{})
 		end, free := session.Instant(0), bound(0, delay) // of no grant, sent at 0
@@ -138,8 +138,8 @@ func TestLocalFollowsTheFormula(t *testing.T) {
 				end = max(end, bound(sent, lease, parked))
 				free = max(free, bound(sent, lease, parked, delay))
 			}
-			if l.End() != end || l.Epoch() != epoch || l.Lease() != newest {
-				t.Fatalf("%v in epoch %d, until %d; want %v, %d, %d", l.Lease(), l.Epoch(), l.End(), newest, epoch, end)
+			if l.End() != end || l.Epoch() != epoch || l.Number() != number || l.Lease() != newest {
+				t.Fatalf("grant %d of %v in epoch %d, until %d; want %d, %v, %d, %d", l.Number(), l.Lease(), l.Epoch(), l.End(), number, newest, epoch, end)
 			}
 			if got := l.FreeAt(delay); got > free || got < free-1 {
 				t.Fatalf("FreeAt(%v) is %d, want %d or 1 less", delay, got, free)

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
-	"pgregory.net/rapid"
 )
 
 // twinSession is what a table should have of a session.
@@ -25,18 +25,19 @@ type twinSession struct {
 // After any operations, in place or not, the table has the sessions, their nonces and their numbers by principal that plain maps have;
 // no copy and no snapshot changes; and no request of a terminating session is done (decision 10).
 func TestTableAgreesWithPlainMaps(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 2))
 		table, twin := session.NewTable[string](), map[api.SessionID]*twinSession{}
 		var copies []session.Table[string]
 		var shown [][]session.Session[string]
 		editing := false
-		for range rapid.IntRange(1, 40).Draw(t, "operations") {
+		for range 40 {
 			copied := table // which is a snapshot unless changes are made in place
-			if editing || rapid.Bool().Draw(t, "snapshot") {
+			if editing || random.IntN(2) == 0 {
 				copied = table.Snapshot()
 			}
 			copies, shown = append(copies, copied), append(shown, dump(table))
-			switch rapid.IntRange(0, 9).Draw(t, "in place") {
+			switch random.IntN(10) {
 			case 0:
 				table.Edit()
 				editing = true
@@ -44,7 +45,7 @@ func TestTableAgreesWithPlainMaps(t *testing.T) {
 				table.Settle()
 				editing = false
 			}
-			operate(t, &table, twin, api.SessionID(rapid.IntRange(1, 4).Draw(t, "session")), rapid.IntRange(-1, 62).Draw(t, "with"))
+			operate(t, &table, twin, random.IntN(5), api.SessionID(1+random.IntN(4)), random.IntN(64)-1)
 			mustCheck(t, table)
 			compareTables(t, table, twin)
 		}
@@ -54,21 +55,21 @@ func TestTableAgreesWithPlainMaps(t *testing.T) {
 			}
 			mustCheck(t, copied)
 		}
-	})
+	}
 }
 
 func sameSession(a, b session.Session[string]) bool {
 	return a.ID == b.ID && reflect.DeepEqual(a.Terminating, b.Terminating) && a.Lease == b.Lease && a.Principal == b.Principal && slices.Equal(a.Open, b.Open)
 }
 
-func operate(t *rapid.T, table *session.Table[string], twin map[api.SessionID]*twinSession, id api.SessionID, with int) {
+func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]*twinSession, what int, id api.SessionID, with int) {
 	s := twin[id]
 	want := api.OK
 	if s == nil {
 		want = api.SessionExpired
 	}
 	some := (with + 1) % 3
-	switch rapid.IntRange(0, 4).Draw(t, "what") {
+	switch what {
 	case 0: // a nonce of its own, or the empty one
 		nonce := []byte{byte(id), byte(some)}[:some]
 		principal := []string{"", "ann", "bob"}[some]
@@ -104,7 +105,7 @@ func operate(t *rapid.T, table *session.Table[string], twin map[api.SessionID]*t
 	}
 }
 
-func request(t *rapid.T, table *session.Table[string], s *twinSession, id api.SessionID, n api.RequestNumber) {
+func request(t *testing.T, table *session.Table[string], s *twinSession, id api.SessionID, n api.RequestNumber) {
 	m := session.Mutation{Session: id, Number: n, HighestIssued: 255, Hash: 1}
 	for i := range api.RequestNumber(255) {
 		m.Outstanding = append(m.Outstanding, i+1)
@@ -127,7 +128,7 @@ func request(t *rapid.T, table *session.Table[string], s *twinSession, id api.Se
 	}
 }
 
-func compareTables(t *rapid.T, table session.Table[string], twin map[api.SessionID]*twinSession) {
+func compareTables(t *testing.T, table session.Table[string], twin map[api.SessionID]*twinSession) {
 	of := map[string]int{}
 	for _, id := range slices.Sorted(maps.Keys(twin)) {
 		s := twin[id]
@@ -161,6 +162,11 @@ func compareTables(t *rapid.T, table session.Table[string], twin map[api.Session
 	}
 	if want := slices.Sorted(maps.Keys(twin)); !slices.Equal(ids, want) {
 		t.Fatalf("All gives %v, want %v", ids, want)
+	}
+	for id := range api.SessionID(6) {
+		if _, known := table.Get(id); known != (twin[id] != nil) {
+			t.Fatalf("the table has %v: %v", id, known)
+		}
 	}
 	if table.Len() != len(twin) {
 		t.Fatalf("%d sessions, want %d", table.Len(), len(twin))
