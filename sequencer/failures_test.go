@@ -139,23 +139,6 @@ func TestGuardKeepsItsOwnList(t *testing.T) {
 	accept(t, guard, of(primary, 41))
 }
 
-// A store that several servers share may know a newer token without saying which.
-func TestStoreKnowsANewerToken(t *testing.T) {
-	store := &memory{before: func(context.Context, sequencer.Sequencer) error {
-		return api.Errorf(api.BadSequencer, "another server saw a newer one")
-	}}
-	guard := newGuard(t, sequencer.GuardConfig{Store: store})
-	_, err := guard.Check(t.Context(), of(primary, 41).String())
-	var told *sequencer.Refusal
-	if !errors.As(err, &told) || told.Token != 41 || told.Newest != 0 || !strings.Contains(told.Error(), "another server saw") {
-		t.Errorf("%v (%+v), want a refusal of token 41 with the store's words", err, told)
-	}
-	guard.CountMissing()
-	if got, want := guard.Stats(), (sequencer.Stats{RefusedStale: 1, RefusedMissing: 1}); got != want {
-		t.Errorf("Stats = %+v, want %+v", got, want)
-	}
-}
-
 // A value that could not be read again is not saved: the store would be damaged at the next start.
 func TestFileStoreSavesNoNonsense(t *testing.T) {
 	store := openStore(t, t.TempDir()+"/guard")

@@ -25,7 +25,8 @@ func TestStaleSequencerIsRefused(t *testing.T) {
 	refuse(t, guard, of(primary, 41), api.BadSequencer, "token 41 is stale: 57 was seen for /ls/foo/svc/primary")
 	accept(t, guard, of(primary, 57))
 	refuse(t, guard, of(api.MustParsePath("/ls/foo/other"), 99), api.BadSequencer)
-	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 4, RefusedStale: 1, RefusedOther: 1}); got != want {
+	guard.CountMissing()
+	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 4, RefusedStale: 1, RefusedMissing: 1, RefusedOther: 1}); got != want {
 		t.Errorf("Stats = %+v, want %+v", got, want)
 	}
 }
@@ -260,13 +261,15 @@ func TestRefusalsCarryBothTokens(t *testing.T) {
 			}
 		}
 	}
-	// A caller's own store may know a newer token, and report it.
-	told := sequencer.Stale(of(primary, 41), 57)
-	guard = newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { return told }}})
-	_, err := guard.Check(t.Context(), of(primary, 41).String())
-	var r *sequencer.Refusal
-	if !errors.As(err, &r) || r.Token != 41 || r.Newest != 57 || guard.Stats().RefusedStale != 1 {
-		t.Errorf("%v, %+v, %+v", err, r, guard.Stats())
+	// A caller's own store may know a newer token, and report it, or not.
+	_, other := guard.Check(t.Context(), elsewhere.String())
+	for told, newest := range map[error]uint64{sequencer.Stale(of(primary, 41), 57): 57, api.Errorf(api.BadSequencer, "another server saw it"): 0, other: 0} {
+		guard = newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { return told }}})
+		_, err := guard.Check(t.Context(), of(primary, 41).String())
+		var r *sequencer.Refusal
+		if !errors.As(err, &r) || r.Token != 41 || r.Newest != newest || r.Error() != told.Error() || guard.Stats() != (sequencer.Stats{RefusedStale: 1}) {
+			t.Errorf("%v, %+v, %+v", err, r, guard.Stats())
+		}
 	}
 }
 
