@@ -95,7 +95,7 @@ func mentionsSince(e ast.Expr) bool {
 // lawSleep: a test that sleeps is slow on a good day and wrong on a bad one. In
 // a synctest bubble sleeping costs nothing and is exact; and an end-to-end test
 // of real processes has no other clock. A file whose tests run in bubbles imports
-// synctest, or calls the function inBubble, inCell, inCellOf, inAuditedCell, inTLSCell, inTokenCell, inConsoleCell, inSession, runInBubble, runInSession, inWorld, withCachers or withFollowed of its package, or
+// synctest, or calls the function inBubble, inCell, inCellOf, inAuditedCell, inTLSCell, inTokenCell, inConsoleCell, inSession, onStage, runInBubble, runInSession, inWorld, withCachers or withFollowed of its package, or
 // celltest.Run.
 func lawSleep(t *testing.T, files []source) {
 	endToEnd := []exempt{{"e2e", "", "real processes"}}
@@ -117,7 +117,7 @@ func callsInBubble(f source) bool {
 		found = found || name == "Run" && importPath == module+"/cell/celltest"
 	})
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inCellOf", "inAuditedCell", "inTLSCell", "inTokenCell", "inConsoleCell", "inSession", "runInBubble", "runInSession", "inWorld", "withCachers", "withFollowed"}, callee(call)) {
+		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inCellOf", "inAuditedCell", "inTLSCell", "inTokenCell", "inConsoleCell", "inSession", "onStage", "runInBubble", "runInSession", "inWorld", "withCachers", "withFollowed"}, callee(call)) {
 			found = true
 		}
 		return !found

@@ -27,7 +27,7 @@ func lawWords(t *testing.T, files []source) {
 		"client/clientprom":             4,
 		"client/recipe":                 31,
 		"client/recipe/resolver":        5,
-		"cmd/chubbyctl":                 37,
+		"cmd/chubbyctl":                 34,
 		"cmd/chubbyctl/internal/sizing": 6,
 		"cmd/chubbyctl/internal/term":   3,
 		"e2e":                           6,

@@ -25,7 +25,7 @@ import (
 // TestMain makes this program the guardian of the tests' commands, too, and chubbyctl for tests that
 // need a process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "config", "queue", "hello"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "queue", "hello"}, os.Args[1]) {
 		os.Exit(runCommandLine())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {
@@ -138,16 +138,6 @@ func tell(t *testing.T, changed chan<- struct{}) {
 	select {
 	case changed <- struct{}{}:
 	case <-t.Context().Done():
-	}
-}
-
-func TestCommandEndsByItself(t *testing.T) {
-	for script, want := range map[string]int{"exit 0": 0, "exit 9": 9, "kill -KILL $$": 137} {
-		o := supervising(t, "sh", "-c", script)
-		err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: &liveSession{}, Env: quickly()}, request{})
-		if got := exitCode(err); got != want {
-			t.Errorf("%s: exit code %d (%v), want %d", script, got, err, want)
-		}
 	}
 }
 
