@@ -47,7 +47,7 @@ run: build ## start a cell of five replicas on this machine
 
 .PHONY: demo
 demo: ## show a primary election and what a sequencer stops
-	go run ./examples/primary/demo
+	./examples/primary/demo.sh
 
 .PHONY: test
 test: ## run every test of the module under the race detector, 8 to 14 minutes on two processors; each package is shown when it ends

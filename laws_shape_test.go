@@ -200,7 +200,6 @@ func wide() map[string]int {
 		"cmd/chubbyctl/internal/sizing": 7,
 		"cmd/chubbyd":                   70,
 		"cmd/chubbyd/internal/names":    3,
-		"examples/primary/demo":         1,
 		"internal/backup":               2,
 		"internal/backupstore":          6,
 		"internal/certs":                18,
