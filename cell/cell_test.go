@@ -81,7 +81,7 @@ func reads(t *testing.T, ctx context.Context, h *client.Handle, times int) {
 	}
 }
 
-// What the tests check, by testbed.
+// The checks of testbed, for the tests of this package.
 
 func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
 func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }

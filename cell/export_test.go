@@ -195,7 +195,7 @@ func (r *Replica) DialForGuest(ctx context.Context, principal, address string) (
 	return consoleDoor{r}.Dial(ctx, console.Guest{Principal: principal, Address: "192.0.2.7:1"}, address)
 }
 
-// What the tests check, by testbed.
+// The checks of testbed, for the tests of this package.
 
 func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
 func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }

@@ -332,7 +332,7 @@ func TestReadersWhileEntriesAreApplied(t *testing.T) {
 	}
 }
 
-// What the tests check, by testbed.
+// The checks of testbed, for the tests of this package.
 
 func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
 func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }

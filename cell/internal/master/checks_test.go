@@ -13,7 +13,7 @@ func equalAll[T comparable](t testing.TB, got, want []T, what string, args ...an
 	failIf(t, !slices.Equal(got, want), what+"; want %v", append(args, got, want)...)
 }
 
-// What the tests check, by testbed.
+// The checks of testbed, for the tests of this package.
 
 func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
 func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }

@@ -8,7 +8,7 @@ import (
 
 var full = flag.Bool("full", false, "post to 400 mailboxes, and not to 12")
 
-// What the tests check, by testbed.
+// The checks of testbed, for the tests of this package.
 
 func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
 func equal[T comparable](t testbed.TB, got, want T, what string) {
