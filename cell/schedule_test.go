@@ -21,30 +21,47 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/backup"
-	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
-// shelf is a directory of backups.
+// shelf is a directory of backups. Its files appear whole, as those of internal/backupstore do, which needs
+// libraries that the modules beside this one should not list.
 type shelf struct {
-	backupstore.Directory
+	dir    string
 	failed atomic.Int64 // how often it could not be listed
 	silent atomic.Bool  // the next that is made is made, and its maker is told that it failed
 }
 
-func (s *shelf) List(ctx context.Context) ([]string, error) {
-	names, err := s.Directory.List(ctx)
+func (s *shelf) String() string { return s.dir }
+
+func (s *shelf) List(context.Context) (names []string, err error) {
+	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		s.failed.Add(1)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
 	}
 	return names, err
 }
 
-func (s *shelf) Create(ctx context.Context, name string, write func(io.Writer) error) error {
-	err := s.Directory.Create(ctx, name, write)
-	if s.silent.CompareAndSwap(true, false) {
-		err = errors.Join(err, errors.New("the answer was lost"))
+func (s *shelf) Create(_ context.Context, name string, write func(io.Writer) error) error {
+	var whole strings.Builder
+	if err := write(&whole); err != nil {
+		return err
 	}
-	return err
+	f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, whole.String())
+	if s.silent.CompareAndSwap(true, false) {
+		err = errors.New("the answer was lost")
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (s *shelf) Remove(_ context.Context, name string) error {
+	return os.Remove(filepath.Join(s.dir, name))
 }
 
 // A master takes backups by the time of the last one, under any master, keeps the newest ones, and touches nothing else: those of a cell
@@ -52,7 +69,7 @@ func (s *shelf) Create(ctx context.Context, name string, write func(io.Writer) e
 // again. Each backup that is taken is in the log once, with its name and size, and each that cannot be, with when it is tried again.
 func TestScheduledBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
-	place := &shelf{Directory: backupstore.Directory(dir)}
+	place := &shelf{dir: dir}
 	others := []string{
 		"local-copy.backup", "local-b-20000101T000000Z-00112233.backup", "local-20000101T000000Z-00112233.backup", "local-20000101T000000Z.backup", "notes",
 	}
@@ -140,7 +157,7 @@ func TestScheduledBackups(t *testing.T) {
 
 // After a restore a backup is due: what the cell issues from then on, no earlier backup knows.
 func TestBackupAfterARestore(t *testing.T) {
-	place := &shelf{Directory: backupstore.Directory(t.TempDir())}
+	place := &shelf{dir: t.TempDir()}
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		write(t, ctx, c, "contents")
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
@@ -167,7 +184,7 @@ func TestBackupAfterARestore(t *testing.T) {
 // What was being written when a master crashed is removed by the next one, and by one that goes on: no backup was ever written for longer. What may still be written, is
 // of another cell, or is called in another way, stays.
 func TestUnfinishedBackupsAreRemoved(t *testing.T) {
-	place := &shelf{Directory: backupstore.Directory(t.TempDir())}
+	place := &shelf{dir: t.TempDir()}
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		time.Sleep(10 * time.Second)
 		names, err := place.List(ctx)
@@ -210,7 +227,7 @@ func TestUnfinishedBackupsAreRemoved(t *testing.T) {
 
 // A backup is there, and the master was told that it failed: it is tried again, seen, and neither a failure nor taken twice.
 func TestBackupWhoseAnswerIsLost(t *testing.T) {
-	place := &shelf{Directory: backupstore.Directory(t.TempDir())}
+	place := &shelf{dir: t.TempDir()}
 	place.silent.Store(true)
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		time.Sleep(30 * time.Second)
