@@ -47,12 +47,12 @@ run: build ## start a cell of five replicas on this machine
 
 .PHONY: demo
 demo: ## show a primary election and what a sequencer stops
-	go run ./examples/primary/demo
+	./examples/primary/demo.sh
 
 .PHONY: test
-test: ## run every test of the module under the race detector, 8 to 14 minutes on two processors; each package is shown when it ends
-	@echo "testing: 8 to 14 minutes on two processors, and some more the first time; cell and e2e are the longest"
-	GOGC=$(TESTGOGC) $(SHOWN) -- -race -timeout 30m -p $(TESTPACKAGES) ./e2e ./...
+test: ## run every test of the module, about 5 minutes on two processors; with CI set, as in .ci/run, under the race detector
+	@echo "testing: $(if $(CI),some 10 minutes,about 5 minutes) on two processors, and some more the first time; cell and e2e are the longest"
+	GOGC=$(TESTGOGC) $(SHOWN) -- $(if $(CI),-race) -timeout 30m -p $(TESTPACKAGES) ./e2e ./...
 
 .PHONY: test-more
 test-more: ## run the tests of the modules beside it: contrib, the SQL example, bench and tools
@@ -62,6 +62,7 @@ test-more: ## run the tests of the modules beside it: contrib, the SQL example, 
 	@printf '%s\n' 'contrib -race' $(ADAPTERS:%='% -race') 'examples/sqlfence -race' 'tools -count=1' | \
 	  xargs -P $(TESTPACKAGES) -L 1 sh -c 'module=$$1; shift; printed=$$(go -C $$module test -timeout 15m "$$@" ./... 2>&1); status=$$?; \
 	  printf "%s\n" "$$printed"; exit $$status' test-more
+	./test/release-source.sh --check
 
 .PHONY: contract
 contract: build ## try every verb, flag, JSON field and exit code on a live cell
@@ -104,11 +105,11 @@ endurance: ## run the tests of limits at their full size, and an hour of random 
 
 .PHONY: nightly
 nightly: ## run race, acceptance, endurance, mutants, fuzz and steady, some hours (writes docs/dev/nightly.md)
-	go -C tools run ./nightly
+	./test/nightly.sh
 
 .PHONY: allocations
 allocations: ## count what the hot paths allocate, and compare it with docs/dev/allocations.md
-	go -C tools run ./allocations
+	./test/allocations.sh
 
 .PHONY: mutants
 mutants: ## change the source in small ways, one at a time; a test has to notice (of the large packages a seventh each day)
@@ -136,7 +137,7 @@ generate: ## generate Go code from chubby.proto, and the reference pages (docs/c
 
 .PHONY: release-source
 release-source: ## keep the source of the release REF, from which the test of upgrades starts (REF=v0.1.0)
-	go -C tools run ./releasesource -ref "$(REF)"
+	./test/release-source.sh "$(REF)"
 
 .PHONY: release-snapshot
 release-snapshot: ## build the archives, packages, SBOMs and checksums of a release into dist, and publish nothing (the tools are built on first use, some minutes)

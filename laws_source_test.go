@@ -129,7 +129,6 @@ func lawState(t *testing.T, files []source) {
 		{"cell/start.go", "ErrRefused", "the error of a room below, for users"},
 		{"misuse/kind.go", "rows", "the kinds of misuse"},
 		{"raftfsm/codec.go", "entryCodec", "immutable, and dear to make"},
-		{"raftfsm/level.go", "commandGates", "immutable, and asked for each command"},
 		{"refusal/rows.go", "rows", "the causes"},
 		{"internal/bootclock/bootclock_other.go", "origin", "where a clock counts from; all of a process must count from one moment"},
 		{"internal/supervise/signals_unix.go", "inherited", "what the process was started to ignore, which can be asked once"},

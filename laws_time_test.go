@@ -28,7 +28,6 @@ func lawClocks(t *testing.T, files []source) {
 		{"contrib/recipes/cmd/chubbyctl-recipes/clock.go", "", "for display, and for --wait"},
 		{"contrib/internal/leaders", "", "it is for tests, in synctest bubbles and of processes"},
 		{"contrib/gocron/locker.go", "", "how long a lock is kept at least, by gocron's own clock: over a suspend it is kept longer, never shorter"},
-		{"examples/primary/demo", "", "it shows how long things take, and waits for processes"},
 		{"bench", "", "it measures how long things take, and decides nothing by it"},
 		{"internal/load", "", "as bench does"},
 		{"tools", "", "for those who develop Chubby; nothing of it runs in a cell or a client"},
@@ -95,7 +94,7 @@ func mentionsSince(e ast.Expr) bool {
 // lawSleep: a test that sleeps is slow on a good day and wrong on a bad one. In
 // a synctest bubble sleeping costs nothing and is exact; and an end-to-end test
 // of real processes has no other clock. A file whose tests run in bubbles imports
-// synctest, or calls the function inBubble, inCell, inCellOf, inAuditedCell, inTLSCell, inTokenCell, inConsoleCell, inSession, runInBubble, runInSession, inWorld, withCachers or withFollowed of its package, or
+// synctest, or calls the function inBubble, inCell, inCellOf, inAuditedCell, inTLSCell, inTokenCell, inConsoleCell, inSession, onStage, runInBubble, runInSession, inWorld, withCachers or withFollowed of its package, or
 // celltest.Run.
 func lawSleep(t *testing.T, files []source) {
 	endToEnd := []exempt{{"e2e", "", "real processes"}}
@@ -117,7 +116,7 @@ func callsInBubble(f source) bool {
 		found = found || name == "Run" && importPath == module+"/cell/celltest"
 	})
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inCellOf", "inAuditedCell", "inTLSCell", "inTokenCell", "inConsoleCell", "inSession", "runInBubble", "runInSession", "inWorld", "withCachers", "withFollowed"}, callee(call)) {
+		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inCellOf", "inAuditedCell", "inTLSCell", "inTokenCell", "inConsoleCell", "inSession", "onStage", "runInBubble", "runInSession", "inWorld", "withCachers", "withFollowed"}, callee(call)) {
 			found = true
 		}
 		return !found

@@ -73,6 +73,16 @@ func TestModesExclude(t *testing.T) {
 	}
 }
 
+// Two holdings overlap if the tokens say so, and one was exclusive.
+func TestOverlap(t *testing.T) {
+	for now, together := range map[api.Generation]bool{13: false, 12: true, 11: true, 10: true} {
+		h := api.History{Holdings: []api.Holding{{Mode: api.Exclusive, Generation: 11, Until: 12}, {Mode: api.Shared, Generation: now}}}
+		if a, b, found := h.Overlap(); found != together || found && a.Generation+b.Generation != 11+now {
+			t.Errorf("with token %d now, after one until 12: %v, %+v, %+v", now, found, a, b)
+		}
+	}
+}
+
 // A client that makes up a path, a name or a reason cannot forge a line of a log, or give
 // orders to a terminal.
 func TestErrorTextIsOneLine(t *testing.T) {

@@ -3,14 +3,10 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
-	"text/template"
 	"time"
 )
 
@@ -217,21 +213,5 @@ var crowdTemplate string
 
 // writePage writes the page, and the results beside it.
 func (r *crowdRecord) writePage(file string) error {
-	page, err := template.New("crowd").Parse(crowdTemplate)
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	results := strings.TrimSuffix(file, filepath.Ext(file)) + ".json"
-	if err := os.WriteFile(results, append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	var written strings.Builder
-	if err := page.Execute(&written, map[string]any{"Record": r, "Results": filepath.Base(results), "Table": r.table().markdown(), "Mixed": r.mixed().markdown()}); err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(written.String()), 0o644)
+	return writeDocument(file, crowdTemplate, r, map[string]any{"Record": r, "Table": r.table().markdown(), "Mixed": r.mixed().markdown()})
 }

@@ -3,10 +3,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"text/template"
 	"time"
 )
 
@@ -42,20 +39,5 @@ func (r *record) growthTable() table {
 
 // writeGrowthPage writes the page, and the results beside it.
 func (r *record) writeGrowthPage(file string) error {
-	page, err := template.New("growth").Parse(growthTemplate)
-	if err != nil {
-		return err
-	}
-	results := strings.TrimSuffix(file, filepath.Ext(file)) + ".json"
-	if err := r.save(results); err != nil {
-		return err
-	}
-	var text strings.Builder
-	err = page.Execute(&text, map[string]any{
-		"Record": r, "Version": r.Systems[0].Version, "Results": filepath.Base(results), "Table": r.growthTable().markdown(),
-	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(text.String()), 0o644)
+	return writeDocument(file, growthTemplate, r, map[string]any{"Record": r, "Version": r.Systems[0].Version, "Table": r.growthTable().markdown()})
 }

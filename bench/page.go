@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +18,30 @@ var pageTemplate string
 // resultsFile is the name of the results beside the plots.
 const resultsFile = "results.json"
 
+// writeDocument writes a page as its template says, and the results beside it, which the page names as Results.
+func writeDocument(file, about string, results any, values map[string]any) error {
+	page, err := template.New(filepath.Base(file)).Parse(about)
+	if err != nil {
+		return err
+	}
+	beside := strings.TrimSuffix(file, filepath.Ext(file)) + ".json"
+	values["Results"] = filepath.Base(beside)
+	var text bytes.Buffer
+	if err := errors.Join(saveResults(beside, results), page.Execute(&text, values)); err != nil {
+		return err
+	}
+	return os.WriteFile(file, text.Bytes(), 0o644)
+}
+
+// saveResults writes a results file.
+func saveResults(file string, results any) error {
+	text, err := json.MarshalIndent(results, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
 // writePage writes the results as a page of the documentation, and into a directory beside it, named
 // as the page is, the plots and the results file.
 func (r *record) writePage(file string) error {
@@ -24,7 +50,7 @@ func (r *record) writePage(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.save(filepath.Join(dir, resultsFile)); err != nil {
+	if err := saveResults(filepath.Join(dir, resultsFile), r); err != nil {
 		return err
 	}
 	tables := map[string]table{

@@ -11,11 +11,8 @@ import (
 	"math"
 	"math/big"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"text/template"
 )
 
 //go:embed pairs.md.tmpl
@@ -350,28 +347,15 @@ func (r *record) writePairsPage(o options) error {
 	if r.names()[1] == traced { // see measureStart
 		about = measuringTemplate
 	}
-	page, err := template.New("pairs").Parse(about)
-	if err != nil {
-		return err
-	}
-	results := strings.TrimSuffix(o.page, filepath.Ext(o.page)) + ".json"
-	if err := r.save(results); err != nil {
-		return err
-	}
 	closed := slices.DeleteFunc(r.pairs(), func(c ratios) bool { return isOpenLoop(c.key) })
 	if len(closed) == 0 {
 		return fmt.Errorf("%s: the page is about closed loops, and none of the chosen rows is one", o.page)
 	}
 	worst := slices.MaxFunc(closed, func(a, b ratios) int { return cmp.Compare(a.time.median, b.time.median) })
 	whole, repeated := r.wholeProcessor()
-	var text strings.Builder
-	err = page.Execute(&text, map[string]any{
-		"Record": r, "First": r.Systems[0], "Second": r.Systems[1], "Results": filepath.Base(results), "Table": r.pairTable().markdown(),
+	return writeDocument(o.page, about, r, map[string]any{
+		"Record": r, "First": r.Systems[0], "Second": r.Systems[1], "Table": r.pairTable().markdown(),
 		"Worst": worst.String(), "WorstTime": fmt.Sprintf("%.2f", worst.time.median), "AtMost": o.atMost,
 		"Repeated": repeated, "Whole": fmt.Sprintf("%.3f", whole.median), "WholeInterval": whole.interval(), "ProcessorAtMost": o.processorAtMost, "Starts": max(1, o.starts),
 	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(o.page, []byte(text.String()), 0o644)
 }

@@ -151,15 +151,6 @@ func (r *record) writeLines(out io.Writer) error {
 	return nil
 }
 
-// save writes the results file.
-func (r *record) save(file string) error {
-	text, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
-}
-
 // loadRecord reads a results file.
 func loadRecord(file string) (*record, error) {
 	text, err := os.ReadFile(file)

@@ -2,12 +2,8 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
-	"text/template"
 	"time"
 )
 
@@ -68,32 +64,16 @@ var sizingTemplate string
 
 // writePage writes the page, the costs beside it, and those that chubbyctl has in it.
 func (c *costs) writePage(file string) error {
-	page, err := template.New("sizing").Parse(sizingTemplate)
-	if err != nil {
+	if err := saveResults(filepath.Join(filepath.Dir(file), "..", "cmd", "chubbyctl", "internal", "sizing", "costs.json"), c); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(c, "", "\t")
-	if err != nil {
-		return err
-	}
-	results := strings.TrimSuffix(file, filepath.Ext(file)) + ".json"
-	embedded := filepath.Join(filepath.Dir(file), "..", "cmd", "chubbyctl", "internal", "sizing", "costs.json")
-	for _, name := range []string{results, embedded} {
-		if err := os.WriteFile(name, append(text, '\n'), 0o644); err != nil {
-			return err
-		}
-	}
-	var written strings.Builder
-	if err := page.Execute(&written, map[string]any{
-		"Costs": c, "Results": filepath.Base(results), "Table": c.table().markdown(),
+	return writeDocument(file, sizingTemplate, c, map[string]any{
+		"Costs": c, "Table": c.table().markdown(),
 		"Sessions": sizingSessions, "Programs": sizingPrograms, "Nodes": sizingNodes, "Handles": sizingOpeners * sizingHandles, "Bytes": sizingBytes, "Watchers": sizingWatchers,
 		"Memory": fmt.Sprintf("%.0f MiB", c.Base.Memory/(1<<20)), "Disk": fmt.Sprintf("%.1f MiB", c.Base.Disk/(1<<20)),
 		"Cores":  fmt.Sprintf("%.3f processors as the master, and %.3f otherwise", c.Base.Master, c.Base.Follower),
 		"Writes": fmt.Sprintf("%.0f", c.MostWrites), "Entries": fmt.Sprintf("%.0f", c.MostEntries), "Interval": fmt.Sprintf("%.1f s", c.Interval),
-	}); err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(written.String()), 0o644)
+	})
 }
 
 // table has a line for each thing and each act.

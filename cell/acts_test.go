@@ -3,7 +3,6 @@ package cell_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,7 +38,7 @@ func isUsable(t *testing.T, ctx context.Context, c *celltest.Cell, within time.D
 			return
 		}
 		stopIf(t, !errors.Is(err, api.Exists) || wait.Err() != nil, "no other restore after %v: %v", within, err)
-		time.Sleep(time.Second)
+		time.Sleep(4 * time.Second)
 	}
 }
 
@@ -102,7 +101,7 @@ func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
 					if err := <-ended; err == nil {
 						t.Error("the restore goes on for its author")
 					}
-				})
+				}, calm)
 			})
 		}
 	}
@@ -166,24 +165,14 @@ func TestRestoreRefusesItsAuthorsLocks(t *testing.T) {
 	}
 }
 
-// Replicas other than the master, in the order of their IDs.
-func othersThan(master string, n int) (others []string) {
-	for i := range n {
-		if id := fmt.Sprint("r", i+1); id != master {
-			others = append(others, id)
-		}
-	}
-	return others
-}
-
 // With a dead replica the wrong one is to be removed, which the cell cannot do without: that is refused before it is decided. The dead
 // one can be replaced then.
 func TestNeededReplicaIsNotRemoved(t *testing.T) {
 	for _, replicas := range []int{3, 5} {
 		inCellOf(t, replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 			by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-			others := othersThan(c.Master(), replicas)
-			dead, alive := others[:replicas/2], others[replicas/2]
+			rest := others(replicas, c.Master())
+			dead, alive := rest[:replicas/2], rest[replicas/2]
 			for _, id := range dead {
 				c.Kill(id)
 			}
@@ -201,8 +190,8 @@ func TestNeededReplicaIsNotRemoved(t *testing.T) {
 func TestRemovalIsTakenBackByAnother(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
-		others := othersThan(c.Master(), 3)
-		leaving, dead := others[0], others[1]
+		rest := others(3, c.Master())
+		leaving, dead := rest[0], rest[1]
 		noErr(t, client.ChangeMembers(ctx, author, client.MemberChange{Remove: leaving}, nil))
 		c.Kill(dead) // before the master looks again
 		c.Cut("author")
@@ -232,24 +221,22 @@ func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := startRights(t)
 		for who, want := range map[string]api.Code{"": api.PermissionDenied, "stranger": api.PermissionDenied, "@all": api.InvalidArgument, "operator": api.NotFound} {
-			if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: who}); api.CodeOf(pb.Error(err)) != want {
+			if _, err := w.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: who}); api.CodeOf(pb.Error(err)) != want {
 				t.Errorf("%q, while there is none: %v, want %s", who, err, want)
 			}
 		}
 		begun := &pb.RestoreRequest{Caller: w.session("operator"), Mutation: w.mutation(), Begin: &pb.RestoreBegin{Cell: "local", CellId: strings.Repeat("0", 32), Level: 1, Counter: 9, Nodes: 1}}
-		must(w.chubby.Restore(t.Context(), begun))(t)
+		must(w.Restore(t.Context(), begun))(t)
 		status, err := pb.NewCellClient(w.conn).Status(t.Context(), &pb.StatusRequest{})
-		if err != nil || len(status.GetActs()) != 1 {
-			t.Fatalf("%v; under way are %v", err, status.GetActs())
-		}
+		stopIf(t, err != nil || len(status.GetActs()) != 1, "%v; under way are %v", err, status.GetActs())
 		of := status.GetActs()[0].GetSession()
-		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "stranger", Of: of}); api.CodeOf(pb.Error(err)) != api.PermissionDenied {
+		if _, err := w.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "stranger", Of: of}); api.CodeOf(pb.Error(err)) != api.PermissionDenied {
 			t.Errorf("a stranger: %v", err)
 		}
-		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of + 1}); api.CodeOf(pb.Error(err)) != api.NotFound {
+		if _, err := w.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of + 1}); api.CodeOf(pb.Error(err)) != api.NotFound {
 			t.Errorf("an operator, the restore of another session: %v", err)
 		}
-		report(t, errOf(w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of})), "an operator")
+		report(t, errOf(w.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of})), "an operator")
 	})
 }
 
@@ -304,15 +291,13 @@ func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
 		by := dial(t, ctx, c, "another", client.Config{NoCache: true})
 		joined := joins(ctx, c, "r4")
 		time.Sleep(time.Second)
-		if err := client.ChangeMembers(ctx, author, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: othersThan(c.Master(), 3)[0]}, nil); err != nil {
+		if err := client.ChangeMembers(ctx, author, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: others(3, c.Master())[0]}, nil); err != nil {
 			t.Fatal(err)
 		}
 		c.Cut("r4", "author")
 		time.Sleep(10 * time.Second)
 		now, err := by.Cell().Status(ctx)
-		if err != nil || len(now.Acts) != 1 || now.Acts[0].Kind != "joining" || now.Acts[0].Waits == "" {
-			t.Fatalf("%+v, %v", now.Acts, err)
-		}
+		stopIf(t, err != nil || len(now.Acts) != 1 || now.Acts[0].Kind != "joining" || now.Acts[0].Waits == "", "%+v, %v", now.Acts, err)
 		for _, m := range must(by.Cell().Members(ctx))(t) {
 			if comes := m.ID == "r4"; comes != (m.Phase == "joining") || comes == m.Voter || comes != strings.Contains(m.Waits, "r4") {
 				t.Errorf("while r4 is cut off: %+v", m)
@@ -321,7 +306,7 @@ func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
 		wait, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		noErr(t, client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}))
-		replace(t, ctx, c, by, othersThan(c.Master(), 3)[0], "r5")
+		replace(t, ctx, c, by, others(3, c.Master())[0], "r5")
 		c.Heal("r4")
 		<-joined
 	})

@@ -12,14 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/client"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // auditRecord is what a reader of an audit log finds in it.
@@ -91,9 +88,7 @@ func TestAudit(t *testing.T) {
 				if principal == "root" && what == "make a list" {
 					want[wanted] = 2 // and it is deleted
 				}
-				if fmt.Sprint(told) != fmt.Sprint(want) {
-					t.Errorf("%s, by %s: %v: %v; want %v", what, principal, err, told, want)
-				}
+				failIf(t, fmt.Sprint(told) != fmt.Sprint(want), "%s, by %s: %v: %v; want %v", what, principal, err, told, want)
 			}
 		}
 		h := open(t, ctx, root, "/ls/local/file", 0)
@@ -105,21 +100,6 @@ func TestAudit(t *testing.T) {
 			t.Error("these are no acts of an operator:", all)
 		}
 	})
-}
-
-// A file that cannot be had is found before anything is served.
-func TestAuditFileCannotBeHad(t *testing.T) {
-	cfg := cell.Config{Audit: cell.AuditConfig{File: filepath.Join(t.TempDir(), "none", "audit.log")}}
-	cfg.Cell, cfg.ID, cfg.Data = "local", "r1", t.TempDir()
-	cfg.Members = []cell.Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}
-	_, err := cell.Start(t.Context(), cfg)
-	if api.CodeOf(err) != api.InvalidArgument || !strings.Contains(err.Error(), "audit-file") {
-		t.Error(err)
-	}
-	cfg.Audit = cell.AuditConfig{Files: -1}
-	if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), "audit-files") {
-		t.Error(err)
-	}
 }
 
 // Who shows nothing that counts, and who calls in another's session, is recorded.
@@ -157,62 +137,36 @@ func TestAuditOfStrangers(t *testing.T) {
 				foreign++
 			}
 		}
-		if strangers == 0 || foreign != 2 {
-			t.Errorf("%d lines of a stranger, %d of calls in another's session", strangers, foreign)
-		}
+		failIf(t, strangers == 0 || foreign != 2, "%d lines of a stranger, %d of calls in another's session", strangers, foreign)
 	}, func(cfg *cell.Config) { cfg.Audit.File = filepath.Join(dir, cfg.ID+".log") })
 }
 
 // To end one's own sessions takes no right, and can be done without end: it is no act, whatever reason is given. That an operator does it to another is.
 func TestOwnSessionsAreNoActs(t *testing.T) {
 	inAuditedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
-		one, root := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root")
+		one, root := callerAs(t, c, "eve"), callerAs(t, c, "root")
 		session := func(n byte) uint64 {
 			t.Helper()
 			made := must(one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: append(make([]byte, 15), n), As: "eve"}))(t)
 			return made.GetId()
 		}
 		for n := range byte(3) {
-			if _, err := one.EndSession(ctx, &pb.EndSessionRequest{Caller: one.who, Mutation: one.next(), Target: session(n + 1), Reason: strings.Repeat("\x01", 200)}); err != nil {
+			if _, err := one.EndSession(ctx, &pb.EndSessionRequest{Caller: one.who, Mutation: one.mutation(), Target: session(n + 1), Reason: strings.Repeat("\x01", 200)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		giveUp(ctx, func(ctx context.Context) error {
-			_, err := one.EndSession(ctx, &pb.EndSessionRequest{Caller: one.who, Mutation: one.next(), Target: session(9), Reason: "given up"})
+			_, err := one.EndSession(ctx, &pb.EndSessionRequest{Caller: one.who, Mutation: one.mutation(), Target: session(9), Reason: "given up"})
 			return err
 		})
 		if all := records(); len(all) > 0 {
 			t.Errorf("recorded: %+v", all)
 		}
-		noErr(t, errOf(root.EndSession(ctx, &pb.EndSessionRequest{Caller: root.who, Mutation: root.next(), Target: session(10), Reason: "because"})))
+		noErr(t, errOf(root.EndSession(ctx, &pb.EndSessionRequest{Caller: root.who, Mutation: root.mutation(), Target: session(10), Reason: "because"})))
 		if all := records(); len(all) != 1 || all[0].Event != "act" || all[0].Call != "EndSession" || all[0].Principal != "root" {
 			t.Errorf("an operator's act is recorded as %+v", all)
 		}
 	})
-}
-
-// caller is a principal with a session, who calls the master of an audited cell as a program without the library does.
-type caller struct {
-	pb.ChubbyClient
-	who    *pb.Caller
-	number uint64
-}
-
-func callerAs(t *testing.T, ctx context.Context, c *celltest.Cell, principal string) *caller {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(c.DialFrom(principal)))
-	noErr(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	one := &caller{ChubbyClient: pb.NewChubbyClient(conn)}
-	nonce := append([]byte(principal), make([]byte, 16)...)[:16]
-	session := must(one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: nonce, As: principal}))(t)
-	one.who = &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
-	return one
-}
-
-func (one *caller) next() *pb.Mutation {
-	one.number++
-	return &pb.Mutation{Number: one.number, HighestIssued: one.number, Outstanding: []uint64{one.number}}
 }
 
 // giveUp makes a call, and does not wait for its end.
@@ -226,8 +180,8 @@ func giveUp(ctx context.Context, call func(ctx context.Context) error) {
 // strangers do meanwhile; and the record says neither that it was done nor that it was not.
 func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 	inAuditedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
-		eve, root, owner := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root"), callerAs(t, ctx, c, "owner")
-		opened, err := owner.Open(ctx, &pb.OpenRequest{Caller: owner.who, Mutation: owner.next(), Path: "/ls/local/mine", Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_FILE, ChangeAcl: true, Acl: &pb.ACL{Change: "everyone"}})
+		eve, root, owner := callerAs(t, c, "eve"), callerAs(t, c, "root"), callerAs(t, c, "owner")
+		opened, err := owner.Open(ctx, &pb.OpenRequest{Caller: owner.who, Mutation: owner.mutation(), Path: "/ls/local/mine", Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_FILE, ChangeAcl: true, Acl: &pb.ACL{Change: "everyone"}})
 		noErr(t, err)
 		c.Isolate(c.Master()) // so that no answer comes
 		var calls sync.WaitGroup
@@ -242,15 +196,15 @@ func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 		}
 		calls.Wait()
 		giveUp(ctx, func(ctx context.Context) error {
-			_, err := root.SetQuota(ctx, &pb.SetQuotaRequest{Caller: root.who, Mutation: root.next(), Principal: "somebody", Allowed: &pb.QuotaAmounts{Nodes: 1}})
+			_, err := root.SetQuota(ctx, &pb.SetQuotaRequest{Caller: root.who, Mutation: root.mutation(), Principal: "somebody", Allowed: &pb.QuotaAmounts{Nodes: 1}})
 			return err
 		})
 		giveUp(ctx, func(ctx context.Context) error {
-			_, err := owner.SetACL(ctx, &pb.SetACLRequest{Caller: owner.who, Mutation: owner.next(), Handle: opened.GetHandle(), Acl: &pb.ACL{Read: "everyone"}})
+			_, err := owner.SetACL(ctx, &pb.SetACLRequest{Caller: owner.who, Mutation: owner.mutation(), Handle: opened.GetHandle(), Acl: &pb.ACL{Read: "everyone"}})
 			return err
 		})
 		giveUp(ctx, func(ctx context.Context) error {
-			_, err := owner.BreakLock(ctx, &pb.BreakLockRequest{Caller: owner.who, Mutation: owner.next(), Path: "/ls/local/mine", Reason: "mine"})
+			_, err := owner.BreakLock(ctx, &pb.BreakLockRequest{Caller: owner.who, Mutation: owner.mutation(), Path: "/ls/local/mine", Reason: "mine"})
 			return err
 		})
 		time.Sleep(20 * time.Second) // virtual: the calls end at the server, and what was omitted is counted
@@ -260,9 +214,7 @@ func TestAuditOfWhatMayHaveBeenDone(t *testing.T) {
 			switch {
 			case r.Event == "omitted":
 				omitted += r.Count
-				if r.Unknown != r.Count {
-					t.Errorf("left out are calls of which nothing is known, told as refusals: %+v", r)
-				}
+				failIf(t, r.Unknown != r.Count, "left out are calls of which nothing is known, told as refusals: %+v", r)
 				continue
 			case r.Principal == "eve":
 				flood++

@@ -16,7 +16,7 @@ import (
 
 // Chubby §2.7: a change waits for a client that has the file in its cache and does not answer, but no longer than its
 // cache lease. It does not wait for a client that caches nothing, nor for one whose cache has answered nothing lately,
-// however long the lease of its session (decision 23).
+// however long the lease of its session (decision 23); and a change that is refused waits for nobody.
 func TestChangeWaitsForLease(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const path = "/ls/local/f"
@@ -32,14 +32,12 @@ func TestChangeWaitsForLease(t *testing.T) {
 			{"plain", 2, client.Config{Lease: api.MaxLease, NoCache: true}, 0, 100 * time.Millisecond},
 		} {
 			reader := open(t, ctx, dial(t, ctx, c, test.host, test.cfg), path, 0)
-			for range test.reads {
-				if _, _, err := reader.Contents(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
+			reads(t, ctx, reader, test.reads)
 			c.Cut(test.host)
 			time.Sleep(time.Second)
 			began := time.Now()
+			fails(t, errOf(h.SetContents(ctx, nil, client.IfGeneration(99))), api.GenerationMismatch)
+			failIf(t, time.Since(began) > 100*time.Millisecond, "a change that is refused took %v", time.Since(began))
 			must(h.SetContents(ctx, []byte("new")))(t)
 			if took := time.Since(began); took < test.least || took > test.within {
 				t.Errorf("with a %s client cut off the write took %v", test.host, took)
@@ -54,9 +52,7 @@ func TestFailOverWaitsForCachesOnly(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), "/ls/local/f", 0)
 		dead := open(t, ctx, dial(t, ctx, c, "dead", client.Config{Lease: api.MaxLease}), "/ls/local/other", 0)
-		if _, _, err := dead.Contents(ctx); err != nil {
-			t.Fatal(err)
-		}
+		reads(t, ctx, dead, 1)
 		c.Cut("dead")
 		master := c.Master()
 		began := time.Now()
@@ -73,36 +69,15 @@ func TestFailOverWaitsForCachesOnly(t *testing.T) {
 	})
 }
 
-// A retried change does not wait again for the same clients, and a refused change waits for none.
-func TestRefusedChangeWaitsForNobody(t *testing.T) {
-	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		const path = "/ls/local/f"
-		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
-		reader := open(t, ctx, dial(t, ctx, c, "reader", client.Config{}), path, 0)
-		if _, _, err := reader.Contents(ctx); err != nil {
-			t.Fatal(err)
-		}
-		c.Cut("reader")
-		began := time.Now()
-		if _, err := h.SetContents(ctx, nil, client.IfGeneration(99)); !errors.Is(err, api.GenerationMismatch) {
-			t.Errorf("%v", err)
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %v", took)
-		}
-		c.Heal("reader")
-	})
-}
-
 // A transaction that is refused disturbs nobody: neither who has a node beside the list of operators in a cache, nor its own author, who waits
 // for nobody.
 func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		root, mallory, reader := as(t, ctx, c, "root"), as(t, ctx, c, "mallory"), callerAs(t, ctx, c, "nobody")
+		root, mallory, reader := as(t, ctx, c, "root"), as(t, ctx, c, "mallory"), callerAs(t, c, "nobody")
 		s, err := reader.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "reader", MayCache: true})
 		noErr(t, err)
 		who := &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-		must(reader.Open(ctx, &pb.OpenRequest{Caller: who, Mutation: reader.next(), Path: "/ls/local", Read: true}))(t)
+		must(reader.Open(ctx, &pb.OpenRequest{Caller: who, Mutation: reader.mutation(), Path: "/ls/local", Read: true}))(t)
 		written := make(chan struct{})
 		go func() { // a list: all drop their directory, which each has since it opened something
 			defer close(written)
@@ -142,11 +117,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 		h := open(t, ctx, dial(t, ctx, c, "author", client.Config{}), path, 0)
 		slow := dial(t, ctx, c, "slow", client.Config{Lease: 30 * time.Second})
 		cached := open(t, ctx, slow, path, 0)
-		for range 2 {
-			if _, _, err := cached.Contents(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
+		reads(t, ctx, cached, 2)
 		c.Cut("slow")
 		wrote := make(chan error, 1)
 		go func() { _, err := h.SetContents(ctx, nil); wrote <- err }()
@@ -216,12 +187,12 @@ func TestCachedOpenObeysACL(t *testing.T) {
 }
 
 // cachingStranger opens a session of the stranger that may cache, and has it refused to open a node.
-func (w *rights) cachingStranger(path string) (caller *pb.Caller, grant uint64) {
+func (w *program) cachingStranger(path string) (caller *pb.Caller, grant uint64) {
 	w.t.Helper()
-	s, err := w.chubby.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "stranger", MayCache: true})
+	s, err := w.CreateSession(w.t.Context(), &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "stranger", MayCache: true})
 	noErr(w.t, err)
 	caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-	_, err = w.chubby.Open(w.t.Context(), &pb.OpenRequest{Caller: caller, Mutation: w.mutation(), Path: path, Read: true})
+	_, err = w.Open(w.t.Context(), &pb.OpenRequest{Caller: caller, Mutation: w.mutation(), Path: path, Read: true})
 	stopIf(w.t, !errors.Is(pb.Error(err), api.PermissionDenied), "the stranger opens %s: %v", path, err)
 	return caller, s.GetGrant().GetNumber()
 }
@@ -234,14 +205,14 @@ func TestRefusedOpenHoldsNobodyUp(t *testing.T) {
 			stranger, _ := w.cachingStranger(closedFile)
 			if path == handleFile {
 				h := w.open(stranger, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
-				if reply, err := w.chubby.GetStat(t.Context(), &pb.GetStatRequest{Caller: stranger, Handle: h}); err != nil || reply.GetCacheable() {
+				if reply, err := w.GetStat(t.Context(), &pb.GetStatRequest{Caller: stranger, Handle: h}); err != nil || reply.GetCacheable() {
 					t.Fatal(reply, err)
 				}
 			}
 			operator := w.session("operator")
 			h := w.open(operator, &pb.OpenRequest{Path: path, Write: true})
 			began := time.Now()
-			_, err := w.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: operator, Mutation: w.mutation(), Handle: h, Contents: []byte("a")})
+			_, err := w.SetContents(t.Context(), &pb.SetContentsRequest{Caller: operator, Mutation: w.mutation(), Handle: h, Contents: []byte("a")})
 			if took := time.Since(began); err != nil || took > time.Second {
 				t.Errorf("a change of %s waited %v for a session that may not read it (%v)", path, took, err)
 			}
@@ -266,12 +237,12 @@ func TestRefusedOpenTellsNothing(t *testing.T) {
 						return
 					}
 					h := w.open(operator, &pb.OpenRequest{Path: path, Write: true})
-					_, err := w.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: operator, Mutation: w.mutation(), Handle: h, Contents: []byte("a")})
+					_, err := w.SetContents(t.Context(), &pb.SetContentsRequest{Caller: operator, Mutation: w.mutation(), Handle: h, Contents: []byte("a")})
 					report(t, err)
 				}()
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				reply, _ := w.chubby.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller, Grant: grant})
+				reply, _ := w.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller, Grant: grant})
 				for _, e := range reply.GetEvents() {
 					t.Errorf("the stranger, who was refused it, is told: %v of %s", e.GetKind(), e.GetPath())
 				}

@@ -2,7 +2,6 @@ package cell_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -28,6 +28,10 @@ func inCellOf(t *testing.T, replicas int, test func(t *testing.T, ctx context.Co
 		test(t, ctx, celltest.Start(t, replicas, edits...))
 	})
 }
+
+// calm has replicas stand for election as late as they may, so that heartbeats are few: for tests that let much time pass, and do not
+// ask how soon a master is replaced.
+func calm(cfg *cell.Config) { cfg.ElectionTimeout = cell.MaxElectionTimeout }
 
 // inBubble runs a test in a bubble of virtual time, and gives it a context with that timeout.
 func inBubble(t *testing.T, timeout time.Duration, test func(t *testing.T, ctx context.Context)) {
@@ -68,70 +72,38 @@ func acquire(t *testing.T, ctx context.Context, h *client.Handle) *client.Lock {
 	return must(h.Acquire(ctx, api.Exclusive))(t)
 }
 
-// must returns what a call returned that had to succeed: must(f())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
+// reads reads a file so often: the first time fills a cache, the second asks for the lease to use it.
+func reads(t *testing.T, ctx context.Context, h *client.Handle, times int) {
+	t.Helper()
+	for range times {
+		_, _, err := h.Contents(ctx)
 		noErr(t, err)
-		return value
 	}
 }
 
-// noErr ends the test if there is an error; what says of what.
-func noErr(t testing.TB, err error, what ...any) {
+// The checks of testbed, for the tests of this package.
+
+func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
+func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }
+func report(t testbed.TB, err error, what ...any)       { t.Helper(); testbed.Report(t, err, what...) }
+func errOf[T any](_ T, err error) error                 { return err }
+func equal[T comparable](t testbed.TB, got, want T, what string) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(append(what, err)...)
-	}
+	testbed.Equal(t, got, want, what)
 }
-
-// report fails the test if there is an error, and lets it go on.
-func report(t testing.TB, err error, what ...any) {
+func fails(t testbed.TB, err, want error, what ...any) {
 	t.Helper()
-	if err != nil {
-		t.Error(append(what, err)...)
-	}
+	testbed.Fails(t, err, want, what...)
 }
-
-// errOf returns the error of a call alone.
-func errOf[T any](_ T, err error) error { return err }
-
-// equal fails the test unless got is want; what is a format for got.
-func equal[T comparable](t testing.TB, got, want T, what string) {
+func mustFail(t testbed.TB, err, want error, what ...any) {
 	t.Helper()
-	if got != want {
-		t.Errorf(what+"; want %v", got, want)
-	}
+	testbed.MustFail(t, err, want, what...)
 }
-
-// fails fails the test unless err has this code, and lets it go on.
-func fails(t testing.TB, err error, code api.Code, what ...any) {
+func failIf(t testbed.TB, wrong bool, format string, args ...any) {
 	t.Helper()
-	if !errors.Is(err, code) {
-		t.Error(append(what, err, "want", code)...)
-	}
+	testbed.FailIf(t, wrong, format, args...)
 }
-
-// mustFail ends the test unless err has this code.
-func mustFail(t testing.TB, err error, code api.Code, what ...any) {
+func stopIf(t testbed.TB, wrong bool, format string, args ...any) {
 	t.Helper()
-	if !errors.Is(err, code) {
-		t.Fatal(append(what, err, "want", code)...)
-	}
-}
-
-// failIf fails the test, which goes on, if something is wrong.
-func failIf(t testing.TB, wrong bool, format string, args ...any) {
-	t.Helper()
-	if wrong {
-		t.Errorf(format, args...)
-	}
-}
-
-// stopIf ends the test if something is wrong.
-func stopIf(t testing.TB, wrong bool, format string, args ...any) {
-	t.Helper()
-	if wrong {
-		t.Fatalf(format, args...)
-	}
+	testbed.StopIf(t, wrong, format, args...)
 }

@@ -18,9 +18,11 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/internal/frames"
 )
 
-// Who creates a session under the nonce of another principal's is not given that one's session.
+// Who creates a session under the nonce of another principal's is not given that one's session, and its token is of no use over a
+// connection of another principal.
 func TestTLSBindsNonces(t *testing.T) {
 	inTLSCell(t, 1, func(t *testing.T, ctx context.Context, c tlsCell) {
 		create := func(principal string) (*pb.CreateSessionReply, error) {
@@ -34,11 +36,46 @@ func TestTLSBindsNonces(t *testing.T) {
 		if his, err := create("bob"); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("bob is given session %d, %v", his.GetId(), err)
 		}
+
+		alice, again, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
+		caller := &pb.Caller{Session: hers.GetSession(), Epoch: hers.GetEpoch()}
+		for name, one := range map[string]struct {
+			over *frames.Link
+			want error
+		}{"her own": {alice, nil}, "another of hers": {again, nil}, "bob's": {bob, api.SessionExpired}} {
+			for method, call := range map[string]func(pb.ChubbyClient) error{
+				"KeepAlive": func(cl pb.ChubbyClient) error {
+					_, err := cl.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller})
+					return err
+				},
+				"KeepAlives": func(cl pb.ChubbyClient) error {
+					replies, err := cl.KeepAlives(ctx, &pb.KeepAliveRequest{Caller: caller})
+					if err == nil {
+						_, err = replies.Recv()
+					}
+					return err
+				},
+				"Open": func(cl pb.ChubbyClient) error {
+					_, err := cl.Open(ctx, &pb.OpenRequest{Caller: caller, Path: "/ls/local"})
+					return err
+				},
+			} {
+				err := pb.Error(call(pb.NewChubbyClient(one.over)))
+				if method == "Open" && one.want == nil {
+					failIf(t, errors.Is(err, api.SessionExpired), "%s over a connection that is %s: %v", method, name, err)
+					continue
+				}
+				failIf(t, !errors.Is(err, one.want), "%s over a connection that is %s: got %v, want %v", method, name, err, one.want)
+			}
+		}
+		if _, err := pb.NewChubbyClient(bob).EndSession(ctx, &pb.EndSessionRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
+			t.Errorf("bob ends alice's session: %v", err)
+		}
 	})
 }
 
 // What would make clients into replicas, or any server into this one, is a fault of the configuration, as is a replica that the cell's roster cannot
-// have: no replica could ever be added or removed.
+// have: no replica could ever be added or removed; and so is an audit log that cannot be had.
 func TestTLSConfigurations(t *testing.T) {
 	one, other := newAuthority(t), newAuthority(t)
 	for name, c := range map[string]struct {
@@ -55,6 +92,8 @@ func TestTLSConfigurations(t *testing.T) {
 		"no host in a member":           {func(cfg *cell.Config) { cfg.Members[0].Client = ":7421" }, "is not host:port"},
 		"an ID that no roster can have": {func(cfg *cell.Config) { cfg.ID, cfg.Members[0].ID = "n+1", "n+1" }, "is no replica's id"},
 		"an ID that is too long":        {func(cfg *cell.Config) { cfg.Members[0].ID = strings.Repeat("n", 65) }, "is no replica's id"},
+		"an audit log in no directory":  {func(cfg *cell.Config) { cfg.Audit.File = filepath.Join(cfg.Data, "none", "log") }, "audit-file"},
+		"less than no audit log":        {func(cfg *cell.Config) { cfg.Audit.Files = -1 }, "audit-files"},
 	} {
 		cfg := cell.Config{
 			Cell: "local", ID: "r1", Data: t.TempDir(), Bootstrap: true, Clock: celltest.Clock,
@@ -67,9 +106,7 @@ func TestTLSConfigurations(t *testing.T) {
 		if err == nil {
 			_ = r.Stop(t.Context())
 		}
-		if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		failIf(t, !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), c.want), "%s: %v, want %q", name, err, c.want)
 	}
 }
 
@@ -170,7 +207,7 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 		fails(t, err, api.Unauthenticated, "a certificate of the old authority")
 		c.Restart(c.FailOver())
 		report(t, lock.Release(ctx))
-	}, func(cfg *cell.Config) {
+	}, calm, func(cfg *cell.Config) {
 		own, again := files[cfg.ID]
 		if !again { // else it is started again
 			own = [2]certs.Files{cfg.ClientTLS, cfg.PeerTLS}
@@ -185,41 +222,54 @@ func TestAuthoritiesAreChangedWithoutAStop(t *testing.T) {
 	})
 }
 
-// The warning of /readyz, which everybody may read, names keys of the configuration; the log has the files.
+// The warning of /readyz, which everybody may read, names keys of the configuration; the log has the files. Each thing that is wrong with
+// certificates and keys is in the log once for each port, however long it is so, and again when it comes again.
 func TestWarningsNameNoFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clients, replicas, log := newAuthority(t), newAuthority(t), &testbed.Lines{}
-		tc := &tokenCell{tlsCell: tlsCell{clients: clients}, keys: t.TempDir() + "/keys.json"}
+		clients, replicas, log := newAuthority(t), newAuthority(t), &logged{}
+		tc := &tokenCell{tlsCell: tlsCell{clients: clients}, keys: filepath.Join(t.TempDir(), "keys.json")}
 		tc.issuer = newTokenIssuer(t, clients)
 		tc.writeKeys(tc.issuer)
-		var files cell.TLSFiles
-		c := celltest.Start(t, 1, func(cfg *cell.Config) {
+		var own, peer cell.TLSFiles
+		crl := filepath.Join(t.TempDir(), "ca.crl")
+		clients.revoke(crl)
+		c := celltest.Start(t, 1, log.to, func(cfg *cell.Config) {
 			cfg.InsecurePrincipals = false
-			cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
-			files = clients.put(clients.IssueServer([]string{cfg.ID}, 3*time.Minute))
-			cfg.ClientTLS = files
-			cfg.PeerTLS = replicas.put(replicas.IssueReplica(certs.Replica{Cell: cfg.Cell, ID: cfg.ID}, time.Hour))
+			own = clients.put(clients.IssueServer([]string{cfg.ID}, 45*time.Minute))
+			own.CRL = crl
+			peer = replicas.put(replicas.IssueReplica(certs.Replica{Cell: cfg.Cell, ID: cfg.ID}, time.Hour))
+			cfg.ClientTLS, cfg.PeerTLS = own, peer
 			cfg.Tokens = cell.TokenConfig{Keys: tc.keys, Issuer: tokenIssuer, Audience: tokenAudience}
 		})
 		r := c.Replica(c.Master())
-		if got := r.Health().Warning; got != "" {
-			t.Fatalf("the warning is %q", got)
+		time.Sleep(time.Minute) // virtual
+		equal(t, r.Health().Warning, "", "the warning is %q")
+		for _, event := range []string{"certificate_due", "certificate_unread", "token_keys_unread"} {
+			log.has(t, event)
 		}
-		noErr(t, os.Remove(tc.keys))
-		testbed.Pass(10 * time.Second)
-		if got := r.Health().Warning; got != "the keys of tokens (token-keys) cannot be read; the log says why" {
-			t.Errorf("without the keys of tokens the warning is %q", got)
+		away := func(file, warning string) {
+			t.Helper()
+			clients.check(os.Rename(file, file+".away"))
+			time.Sleep(5 * time.Minute) // virtual
+			equal(t, r.Health().Warning, warning, "the warning is %q")
+			clients.check(os.Rename(file+".away", file))
+			time.Sleep(time.Minute) // virtual
 		}
-		testbed.Pass(150 * time.Second)
+		away(tc.keys, "the keys of tokens (token-keys) cannot be read; the log says why")
+		log.has(t, "token_keys_unread", logLine{"replica": "r1"})
+		failIf(t, !strings.Contains(log.String(), tc.keys), "the log does not have %q", tc.keys)
+		missing := func(file string) string { return "stat " + file + ": no such file or directory" }
+		want := []logLine{{"port": "tls", "error": missing(own.Key)}, {"port": "peer-tls", "error": missing(peer.CA)}}
+		away(own.Key, "")
+		away(peer.CA, "")
+		log.has(t, "certificate_unread", want...)
+		away(own.Key, "")
+		log.has(t, "certificate_unread", append(want, want[0])...)
+		time.Sleep(6 * time.Minute) // virtual: less than a third of its 45 minutes is left
+		log.has(t, "certificate_due", logLine{"file": own.Cert, "ca": own.CA, "crl": own.CRL})
 		if got := r.Health().Warning; !strings.HasPrefix(got, "the certificate in tls-cert expires on ") || strings.Contains(got, "/") {
 			t.Errorf("before the end of the certificate the warning is %q", got)
 		}
-		lines := strings.Join(log.Take(), "")
-		for _, want := range []string{tc.keys, "the certificate in tls-cert expires on ", "file=" + files.Cert} {
-			failIf(t, strings.Count(lines, want) == 0, "the log does not have %q", want)
-		}
-		if n := strings.Count(lines, "the certificate in tls-cert expires on "); n > 1 {
-			t.Errorf("the log has the warning %d times", n)
-		}
+		checkLogTables(t, log)
 	})
 }

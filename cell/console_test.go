@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -63,20 +64,13 @@ func inConsoleCell(t *testing.T, replicas int, test func(t *testing.T, ctx conte
 	})
 }
 
-// put writes a file.
-func put(t *testing.T, ctx context.Context, c *client.Client, path string, contents []byte, acl api.ACL) {
-	t.Helper()
-	h := must(c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents, ACL: acl}))(t)
-	noErr(t, h.Close(ctx))
-}
-
 // Every page of every replica, master or not, shows what the master says, and whatever names and contents are made of is text in it.
 func TestConsolePages(t *testing.T) {
 	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		const path = "/ls/local/<b>'name&amp;"
 		one := dial(t, ctx, c, hostile, client.Config{As: "<i>alice</i>"})
-		put(t, ctx, one, path, []byte(hostile), api.ACL{})
-		put(t, ctx, one, "/ls/local/binary", []byte{0, 1, 2, 255, '<'}, api.ACL{})
+		putText(t, ctx, one, path, hostile)
+		putText(t, ctx, one, "/ls/local/binary", "\x00\x01\x02\xff<")
 		lock := must(open(t, ctx, one, path, 0).Acquire(ctx, api.Exclusive, client.Reason(hostile)))(t)
 		two := dial(t, ctx, c, "two", client.Config{})
 		waiting := open(t, ctx, two, path, 0)
@@ -115,9 +109,10 @@ func TestConsolePages(t *testing.T) {
 	})
 }
 
-// What is not there, or cannot be read, is a page that says so.
+// What is not there, or cannot be read, is a page that says so. Bytes that are not valid text are refused at once, as such: they do not
+// reach the master, and the page does not wait for one.
 func TestConsoleWrongAddresses(t *testing.T) {
-	inConsoleCell(t, 1, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
+	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		b := cs.open(t, "r1", nil)
 		for path, code := range map[string]int{
 			"/console/sessions/7":                               404,
@@ -154,6 +149,31 @@ func TestConsoleWrongAddresses(t *testing.T) {
 		if a := b.do("GET", "/console/", nil, func(q *http.Request) { q.Body, q.ContentLength = io.NopCloser(strings.NewReader("abc")), 3 }); a.code != 413 {
 			t.Errorf("a body: status %d", a.code)
 		}
+
+		acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "alice", client.Config{As: "alice"}), "/ls/local/lock", 0))
+		quick := func(what string, ask func() answer) {
+			t.Helper()
+			began := time.Now()
+			a := ask()
+			if took := time.Since(began); took > time.Second || a.code >= 500 {
+				t.Errorf("%s: status %d after %v\n%s", what, a.code, took, a.body)
+			}
+			noScript(t, what, a)
+			if problem := a.header.Get("X-Console-Problem"); problem != "" {
+				if text, err := url.PathUnescape(problem); err != nil || !slices.Equal([]rune(text), []rune(strings.ToValidUTF8(text, ""))) {
+					t.Errorf("%s: a script cannot read %q", what, problem)
+				}
+			}
+		}
+		for _, page := range []string{"locks?under=%ff", "locks?after=_w", "sessions?after=_w", "quotas?after=_w", "tree?path=/ls/local&after=_w", "tree?path=/ls/local/%ff", "explain?path=/ls/local/%ff", "act/quota?principal=%ff", "act/quota?path=/ls/local/%ff", "act/break?path=%ff", "sessions/%ff"} {
+			quick(page, func() answer { return b.get("/console/" + page) })
+			quick(page, func() answer { return b.get("/console/"+page, asUpdate) })
+		}
+		const breaking = "/console/act/break?path=/ls/local/lock"
+		quick("a reason", func() answer { return b.do(http.MethodPost, breaking, fill(t, b.page(breaking), "reason", "\xff")) })
+		quick("a successor", func() answer {
+			return b.do(http.MethodPost, "/console/act/transfer", fill(t, b.page("/console/act/transfer"), "to", "\xff"))
+		})
 	})
 }
 
@@ -161,7 +181,7 @@ func TestConsoleWrongAddresses(t *testing.T) {
 func TestConsolePathsAsTyped(t *testing.T) {
 	inConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		cl := dial(t, ctx, c, "a", client.Config{})
-		put(t, ctx, cl, "/ls/local/d", []byte("x"), api.ACL{})
+		putText(t, ctx, cl, "/ls/local/d", "x")
 		b := cs.open(t, "r1", nil)
 		for path, want := range map[string]string{
 			"/console/tree?path=d":           "path=%2Fls%2Flocal%2Fd",
@@ -242,7 +262,7 @@ func TestConsoleSurvivesTheMaster(t *testing.T) {
 		one := dial(t, ctx, c, "one", client.Config{})
 		acquire(t, ctx, open(t, ctx, one, "/ls/local/lock", 0))
 		first := c.Master()
-		others := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == first })
+		others := others(3, first)
 		b := cs.open(t, others[0], nil)
 		b.page("/console/locks")
 		c.Kill(first)
@@ -300,7 +320,7 @@ func TestConsoleMisuse(t *testing.T) {
 		}
 		const path = "/ls/local/<b>'name&amp;"
 		one := dial(t, ctx, c, "one", client.Config{As: "<i>alice</i>", NoCache: true, Lease: 2 * time.Second})
-		put(t, ctx, one, path, []byte(hostile), api.ACL{})
+		putText(t, ctx, one, path, hostile)
 		two := dial(t, ctx, c, "two", client.Config{As: "<i>bob</i>", NoCache: true})
 		poll(t, ctx, open(t, ctx, two, path, 0))
 		a := b.get("/console/misuse")
@@ -319,7 +339,8 @@ func TestConsoleMisuse(t *testing.T) {
 	})
 }
 
-// After a fail-over every console shows its phases, in text; of one with a client that does not return, that this goes on.
+// After a fail-over every console shows its phases, in text; of one with a client that does not return, that this goes on. Each is
+// measured once: the first two are the whole, and the others begin then; the caches take a cache lease, as one client cannot be reached.
 func TestConsoleTakeovers(t *testing.T) {
 	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		near, far := dial(t, ctx, c, "near", client.Config{}), dial(t, ctx, c, "far", client.Config{})
@@ -329,6 +350,18 @@ func TestConsoleTakeovers(t *testing.T) {
 		c.FailOver()
 		acquire(t, ctx, open(t, ctx, near, "/ls/local/lock", 0))
 		time.Sleep(5 * time.Second)
+		counts, sums := cell.Measured(c.Replica(c.Master()))
+		const phase = "chubby_takeover_phase_seconds "
+		for _, name := range []string{"election", "log", "leases", "first_lease", "caches"} {
+			failIf(t, counts[phase+name] != 1, "%s was measured %d times; want once", name, counts[phase+name])
+		}
+		equal(t, counts["chubby_takeover_seconds"], 1, "the take-over was measured %d times")
+		if parts, whole := sums[phase+"log"]+sums[phase+"leases"], sums["chubby_takeover_seconds"]; math.Abs(parts-whole) > 1e-9 {
+			t.Errorf("log and leases took %v s, and the take-over %v", parts, whole)
+		}
+		if took, first := sums[phase+"caches"], sums[phase+"first_lease"]; took < 1 || took > api.CacheLease.Seconds()+1 || first > took {
+			t.Errorf("caches took %v s, with a cache lease of %v, and the first lease %v s", took, api.CacheLease, first)
+		}
 		look := func(id string) (body string, phases []string) {
 			a := cs.open(t, id, nil).get("/console/takeovers")
 			noScript(t, "/console/takeovers", a)
@@ -351,6 +384,8 @@ func TestConsoleTakeovers(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute) // the session of the client that cannot be reached has ended
+		counts, _ = cell.Measured(c.Replica(c.Master()))
+		equal(t, counts[phase+"sessions"], 1, "the return of the sessions was measured %d times")
 		if body, phases := look(c.Master()); strings.Contains(body, "so far") || len(phases) != 7 {
 			t.Errorf("at the end there are %v:\n%s", phases, body)
 		}

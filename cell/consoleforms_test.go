@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,9 +49,7 @@ func TestConsoleStaleForms(t *testing.T) {
 		held := acquire(t, ctx, open(t, ctx, alice, "/ls/local/lock", 0))
 		const breaking = "/console/act/break?path=/ls/local/lock"
 		shown := b.page(breaking)
-		if !strings.Contains(shown, alice.Session().String()+" of alice") {
-			t.Errorf("the form does not say who holds the lock:\n%s", shown)
-		}
+		failIf(t, !strings.Contains(shown, alice.Session().String()+" of alice"), "the form does not say who holds the lock:\n%s", shown)
 		form := fill(t, shown, "reason", "it hangs")
 		noErr(t, held.Release(ctx))
 		refused("a form that speaks of something else", b.do(http.MethodPost, breaking, fill(t, b.page(breaking), "reason", "x", "seen", form.Get("seen")+"0")))
@@ -141,47 +138,6 @@ func TestConsoleFormsFromLinks(t *testing.T) {
 	})
 }
 
-// Bytes that are not valid text are refused at once, as such: they do not reach the master, and the page does not wait for one.
-func TestConsoleRefusesWhatIsNoText(t *testing.T) {
-	inConsoleCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
-		acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "alice", client.Config{As: "alice"}), "/ls/local/lock", 0))
-		b := cs.open(t, "r2", nil)
-		quick := func(what string, ask func() answer) {
-			t.Helper()
-			began := time.Now()
-			a := ask()
-			if took := time.Since(began); took > time.Second || a.code >= 500 {
-				t.Errorf("%s: status %d after %v\n%s", what, a.code, took, a.body)
-			}
-			noScript(t, what, a)
-			if problem := a.header.Get("X-Console-Problem"); problem != "" {
-				if text, err := url.PathUnescape(problem); err != nil || !slices.Equal([]rune(text), []rune(strings.ToValidUTF8(text, ""))) {
-					t.Errorf("%s: a script cannot read %q", what, problem)
-				}
-			}
-		}
-		for _, page := range []string{"locks?under=%ff", "locks?after=_w", "sessions?after=_w", "quotas?after=_w", "tree?path=/ls/local&after=_w", "tree?path=/ls/local/%ff", "explain?path=/ls/local/%ff", "act/quota?principal=%ff", "act/quota?path=/ls/local/%ff", "act/break?path=%ff", "sessions/%ff"} {
-			quick(page, func() answer { return b.get("/console/" + page) })
-			quick(page, func() answer { return b.get("/console/"+page, asUpdate) })
-		}
-		const breaking = "/console/act/break?path=/ls/local/lock"
-		quick("a reason", func() answer { return b.do(http.MethodPost, breaking, fill(t, b.page(breaking), "reason", "\xff")) })
-		quick("a successor", func() answer {
-			return b.do(http.MethodPost, "/console/act/transfer", fill(t, b.page("/console/act/transfer"), "to", "\xff"))
-		})
-	})
-}
-
-// A page with a long address leads to the login as any other.
-func TestConsoleLoginForALongAddress(t *testing.T) {
-	inSecureConsoleCell(t, 1, func(t *testing.T, _ context.Context, c *consoleCell) {
-		b := c.open(t, "r1", c.secure(t, ""))
-		a := b.get("/console/explain?path=" + url.QueryEscape("/ls/local/"+strings.Repeat("é", 500)))
-		stopIf(t, a.code != http.StatusSeeOther, "status %d", a.code)
-		b.page(a.header.Get("Location"))
-	})
-}
-
 // listen opens a stream of events, which ends with ctx, and that before the cell. The answer is its header alone.
 func (b *browser) listen(ctx context.Context, path string, edits ...func(*http.Request)) (answer, *bufio.Reader) {
 	b.t.Helper()
@@ -214,7 +170,7 @@ func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 		listening, end := context.WithCancel(ctx)
 		defer end()
 		one := dial(t, ctx, c, "one", client.Config{NoCache: true})
-		put(t, ctx, one, "/ls/local/file", nil, api.ACL{})
+		putText(t, ctx, one, "/ls/local/file", "")
 		const stream = "/console/events/stream?path=/ls/local/file"
 		b := cs.open(t, "r1", nil)
 		_, from := b.listen(listening, stream)
@@ -238,13 +194,13 @@ func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 	})
 }
 
-// Nobody takes all streams: somebody else's are served.
+// Nobody takes all streams: somebody else's are served. A stream ends with the login that it was begun with, and says so.
 func TestConsoleStreamsOfOne(t *testing.T) {
 	inSecureConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		listening, end := context.WithCancel(ctx)
 		defer end()
 		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops"), NoCache: true})
-		put(t, ctx, ops, "/ls/local/file", nil, api.ACL{})
+		h := open(t, ctx, ops, "/ls/local/file", 0)
 		const stream = "/console/events/stream?path=/ls/local/file"
 		greedy := c.login(t, "r1", "greedy")
 		served := 0
@@ -256,27 +212,13 @@ func TestConsoleStreamsOfOne(t *testing.T) {
 			}
 		}
 		equal(t, served, 4, "%d streams of one principal are served")
-		if a, from := c.login(t, "r1", "alice").listen(listening, stream); a.code != http.StatusOK || !strings.Contains(told(t, from, "following"), "event: begin") {
+		b := c.login(t, "r1", "alice")
+		a, from := b.listen(listening, stream)
+		if a.code != http.StatusOK || !strings.Contains(told(t, from, "following"), "event: begin") {
 			t.Errorf("another follows: status %d", a.code)
 		}
-	})
-}
-
-// A stream ends with the login that it was begun with, and says so.
-func TestConsoleStreamEndsWithItsLogin(t *testing.T) {
-	inSecureConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *consoleCell) {
-		listening, end := context.WithCancel(ctx)
-		defer end()
-		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops"), NoCache: true})
-		h := open(t, ctx, ops, "/ls/local/file", 0)
-		b := c.login(t, "r1", "alice")
-		_, from := b.listen(listening, "/console/events/stream?path=/ls/local/file")
-		if begun := told(t, from, "following"); !strings.Contains(begun, "event: begin") {
-			t.Fatalf("the stream says %s", begun)
-		}
-		if a := (b.do(http.MethodPost, "/console/logout", map[string][]string{"csrf": {csrf(t, b.page("/console/"))}})); a.code != http.StatusSeeOther {
-			t.Errorf("the logout: status %d", a.code)
-		}
+		token := csrf(t, b.page("/console/"))
+		b.do(http.MethodPost, "/console/logout", url.Values{"csrf": {token}}).is(t, http.StatusSeeOther, "the logout")
 		must(h.SetContents(ctx, []byte("x")))(t)
 		if text := told(t, from, "does not count any more"); !strings.Contains(text, "does not count any more") || strings.Contains(text, "contents-modified") {
 			t.Errorf("after the logout the stream says %s", text)
@@ -288,7 +230,7 @@ func TestConsoleStreamEndsWithItsLogin(t *testing.T) {
 func TestConsoleSaysWhatItCannotSee(t *testing.T) {
 	inSecureConsoleCell(t, 1, func(t *testing.T, ctx context.Context, c *consoleCell) {
 		ops := c.as(t, ctx, "ops")
-		put(t, ctx, ops, "/ls/local/acl/only-ops", []byte("ops\n"), api.ACL{})
+		putText(t, ctx, ops, "/ls/local/acl/only-ops", "ops\n")
 		h, err := ops.Open(ctx, "/ls/local/hidden", client.OpenOptions{Read: true, Write: true, Create: client.File, ACL: api.ACL{Read: "only-ops", Write: "only-ops", Change: "only-ops"}})
 		noErr(t, err)
 		acquire(t, ctx, h)
@@ -317,11 +259,7 @@ func TestConsoleSessionThatIsNotListed(t *testing.T) {
 		for i := range n {
 			one := dial(t, ctx, c, fmt.Sprint("reader", i), client.Config{})
 			cached := open(t, ctx, one, "/ls/local/file", 0)
-			for range 2 { // the first fills the cache, the second asks for the lease to use it
-				if _, _, err := cached.Contents(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
+			reads(t, ctx, cached, 2)
 			sessions = append(sessions, one.Session())
 			c.Cut(fmt.Sprint("reader", i))
 		}

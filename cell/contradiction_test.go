@@ -29,7 +29,7 @@ func rotted(t *testing.T, replicas int, test func(t *testing.T, ctx context.Cont
 	t.Helper()
 	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
 		dir := t.TempDir()
-		c := celltest.Start(t, replicas, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
+		c := celltest.Start(t, replicas, calm, func(cfg *cell.Config) { cfg.Data = filepath.Join(dir, cfg.ID) })
 		write(t, ctx, c, "contents")
 		time.Sleep(5 * time.Second) // all have applied it
 		test(t, ctx, c, dir)
@@ -40,7 +40,7 @@ func rotted(t *testing.T, replicas int, test func(t *testing.T, ctx context.Cont
 func compares(t *testing.T, ctx context.Context, c *celltest.Cell) {
 	t.Helper()
 	takeBackup(t, ctx, dial(t, ctx, c, "comparer", client.Config{NoCache: true}))
-	time.Sleep(time.Minute)
+	time.Sleep(40 * time.Second)
 }
 
 // rots changes a replica behind its back.
@@ -64,10 +64,7 @@ func stopped(c *celltest.Cell, replicas int) (ids []string) {
 
 // follower returns a replica that is not the master.
 func follower(c *celltest.Cell) string {
-	if c.Master() == "r2" {
-		return "r3"
-	}
-	return "r2"
+	return others(3, "r1", c.Master())[0]
 }
 
 // filesIn returns the contents of all files below a directory.
@@ -92,29 +89,29 @@ func TestContradictedReplicaStops(t *testing.T) {
 	for _, one := range []struct {
 		replicas int
 		bad      func(c *celltest.Cell) string
-	}{{3, follower}, {3, (*celltest.Cell).Master}, {5, follower}} {
+		wait     func(t *testing.T, ctx context.Context, c *celltest.Cell)
+	}{
+		{3, follower, func(*testing.T, context.Context, *celltest.Cell) { time.Sleep(minutes) }},
+		{3, (*celltest.Cell).Master, compares},
+		{5, follower, compares},
+	} {
 		rotted(t, one.replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell, dir string) {
-			contradicted(t, ctx, c, one.replicas, dir, one.bad(c))
+			bad := one.bad(c)
+			rots(t, c, bad, "/fi1e")
+			one.wait(t, ctx, c)
+			contradicted(t, ctx, c, one.replicas, dir, bad)
 		})
 	}
 }
 
 func contradicted(t *testing.T, ctx context.Context, c *celltest.Cell, replicas int, dir, bad string) {
 	t.Helper()
-	rots(t, c, bad, "/fi1e")
-	if replicas == 3 {
-		time.Sleep(minutes)
-	} else { // it costs more to wait
-		compares(t, ctx, c)
-	}
 	if got := stopped(c, replicas); len(got) != 1 || got[0] != bad {
 		t.Fatalf("stopped are %v, want %s", got, bad)
 	}
 	err, data := c.Replica(bad).Err(), filepath.Join(dir, bad)
 	for _, want := range []string{"replica " + bad + " stops", "after entry", fmt.Sprintf("%d of the %d voting", replicas-1, replicas), data, "contradicted.json", "cell replace " + bad + " NEW", "cell recover"} {
-		if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), want) {
-			t.Fatalf("the message does not say %q: %v", want, err)
-		}
+		stopIf(t, !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), want), "the message does not say %q: %v", want, err)
 	}
 	before := filesIn(t, data)
 	if err := c.TryRestart(ctx, bad); !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), "no replica starts with the data") {
@@ -131,10 +128,7 @@ func contradicted(t *testing.T, ctx context.Context, c *celltest.Cell, replicas 
 	equal(t, read(ctx, c), "contents", "the cell serves %q")
 	looksAt(t, ctx, data, filepath.Join(dir, c.Master()))
 	by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-	joined := joins(ctx, c, "r9")
-	time.Sleep(time.Second)
-	noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: "r9", Raft: "r9:7431", Remove: bad}, func([]client.Member) {}))
-	noErr(t, <-joined)
+	replace(t, ctx, c, by, bad, "r9")
 	compares(t, ctx, c)
 	if c.Replica("r9").Err() != nil || len(c.Replica(c.Master()).Differing()) > 0 {
 		t.Errorf("the new replica: %v; the master differs from %v", c.Replica("r9").Err(), c.Replica(c.Master()).Differing())
@@ -204,7 +198,7 @@ func TestLiarStopsNobody(t *testing.T) {
 func TestOtherVersionsStopNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		level := raftfsm.MaxLevel - 1
-		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.Support(level) })
+		c := celltest.Start(t, 3, calm, func(cfg *cell.Config) { cfg.Support(level) })
 		write(t, t.Context(), c, "contents")
 		level++
 		newer := follower(c)

@@ -84,11 +84,7 @@ func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (as
 // survivors returns the voter with that id, the other voters, and this replica's turn. They are empty if this
 // replica has no vote.
 func (r *Replica) survivors(id string) (dead raft.Server, others []raft.Server, turn int) {
-	configuration := r.raft.GetConfiguration()
-	if configuration.Error() != nil {
-		return dead, nil, 0
-	}
-	voters := slices.DeleteFunc(slices.Clone(configuration.Configuration().Servers), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
+	voters := slices.DeleteFunc(slices.Clone(r.servers()), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
 	slices.SortFunc(voters, func(a, b raft.Server) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	member := false
 	for _, s := range voters {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,11 +200,8 @@ func TestBootstrapWaitsForAll(t *testing.T) {
 // those of the cell. Its own address it cannot change.
 func TestTheCellKnowsItsMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards change
 		var change func(*cell.Config)
 		c := celltest.Start(t, 3, func(cfg *cell.Config) {
-			mu.Lock()
-			defer mu.Unlock()
 			if change != nil {
 				cfg.Members = slices.Clone(cfg.Members)
 				change(cfg)
@@ -224,16 +220,12 @@ func TestTheCellKnowsItsMembers(t *testing.T) {
 			"another address of its own": {func(cfg *cell.Config) { cfg.Members[1].Raft = "r4:7431" }, "knows it at r2:7431"},
 		} {
 			c.Kill("r2")
-			mu.Lock()
 			change = one.change
-			mu.Unlock()
 			err := c.TryRestart(t.Context(), "r2")
 			if (err == nil) != (one.want == "") || err != nil && (!errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), one.want)) {
 				t.Errorf("%s: %v; want %q", name, err, one.want)
 			}
-			mu.Lock()
 			change = nil
-			mu.Unlock()
 			if err != nil {
 				c.Restart("r2")
 			}
@@ -333,8 +325,8 @@ func TestWhatIsKeptHasItsVote(t *testing.T) {
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		first := c.Master()
-		others := othersThan(first, 5)
-		leaving, dead, second, last := others[0], others[1], others[2], others[3]
+		rest := others(5, first)
+		leaving, dead, second, last := rest[0], rest[1], rest[2], rest[3]
 		c.Kill(dead) // so that the question takes its time
 		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: leaving}, nil))
 		changedBack(t, ctx, c, by, first, second, client.MemberChange{Keep: leaving})

@@ -19,7 +19,6 @@ import (
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/internal/seeds"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
@@ -75,13 +74,11 @@ func (c *tokenCell) encrypt(s stranger) *tls.Config {
 
 // overGRPC connects as a program in another language would.
 func (c *tokenCell) overGRPC(t *testing.T, s stranger) grpc.ClientConnInterface {
-	secure := credentials.NewTLS(c.encrypt(s))
+	secure := c.encrypt(s)
 	if s.plain {
-		secure = insecure.NewCredentials()
+		secure = nil
 	}
-	conn := must(grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(secure), grpc.WithContextDialer(c.Dial)))(t)
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return connect(t, c.Dial, c.Master(), secure).conn
 }
 
 // overFrames connects as the library does.
@@ -222,14 +219,10 @@ func TestLookingTakesRights(t *testing.T) {
 		// What one may not see is refused in the same words, whether it is there or not.
 		_, there := bob.Cell().Explain(ctx, "/ls/local/private")
 		_, absent := bob.Cell().Explain(ctx, "/ls/local/private/child")
-		if strings.ReplaceAll(absent.Error(), "private/child", "private") != there.Error() {
-			t.Errorf("%q and %q", there, absent)
-		}
+		failIf(t, strings.ReplaceAll(absent.Error(), "private/child", "private") != there.Error(), "%q and %q", there, absent)
 		_, there = bob.Cell().History(ctx, "/ls/local/private")
 		_, absent = bob.Cell().History(ctx, "/ls/local/private/child")
-		if strings.ReplaceAll(absent.Error(), "private/child", "private") != there.Error() {
-			t.Errorf("%q and %q", there, absent)
-		}
+		failIf(t, strings.ReplaceAll(absent.Error(), "private/child", "private") != there.Error(), "%q and %q", there, absent)
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,60 +15,32 @@ import (
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
-// wire makes calls without the client library, which would hide errors.
+// wire is a program at the master of a cell.
 type wire struct {
-	t      *testing.T
+	*program
 	ctx    context.Context //nolint:containedctx // of the test
 	c      *celltest.Cell
 	master string
-	conns  map[string]pb.ChubbyClient
-	number uint64
 }
 
-func (w *wire) at(replica string) pb.ChubbyClient {
-	if chubby, ok := w.conns[replica]; ok {
-		return chubby
-	}
-	conn, err := grpc.NewClient("passthrough:///"+replica+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.c.Dial))
-	noErr(w.t, err)
-	w.t.Cleanup(func() { conn.Close() })
-	w.conns[replica] = pb.NewChubbyClient(conn)
-	return w.conns[replica]
+func newWire(t *testing.T, ctx context.Context, c *celltest.Cell) *wire {
+	return &wire{program: connect(t, c.Dial, c.Master(), nil), ctx: ctx, c: c, master: c.Master()}
 }
 
-func (w *wire) session(nonce byte) *pb.Caller {
-	w.t.Helper()
-	s, err := w.at(w.master).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: []byte(strings.Repeat(string(rune(nonce)), 16)), LeaseNs: int64(api.MaxLease)})
-	noErr(w.t, err)
-	return &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-}
-
-// mutation numbers a change whose answer stays wanted.
-func (w *wire) mutation() *pb.Mutation {
-	w.number++
-	m := &pb.Mutation{Number: w.number, HighestIssued: w.number}
-	for n := range w.number {
-		m.Outstanding = append(m.Outstanding, n+1)
-	}
-	return m
-}
-
-func (w *wire) open(c *pb.Caller, path string, edit func(*pb.OpenRequest)) ([]byte, error) {
+func (w *wire) tryOpen(c *pb.Caller, path string, edit func(*pb.OpenRequest)) ([]byte, error) {
 	q := &pb.OpenRequest{Caller: c, Mutation: w.mutation(), Path: path, Read: true, Write: true, ChangeAcl: true, Create: pb.Create_CREATE_MAY}
 	if edit != nil {
 		edit(q)
 	}
-	reply, err := w.at(w.master).Open(w.ctx, q)
+	reply, err := w.Open(w.ctx, q)
 	return reply.GetHandle(), err
 }
 
 func (w *wire) file(c *pb.Caller, path string) []byte {
 	w.t.Helper()
-	return must(w.open(c, path, nil))(w.t)
+	return must(w.tryOpen(c, path, nil))(w.t)
 }
 
 // Every code of the closed list reaches a client over the wire, with the operation, the replica that answered, and what
@@ -80,7 +51,7 @@ func TestEveryCodeOverTheWire(t *testing.T) {
 		api.Corrupt:  errors.New("it comes from a damaged log or snapshot, and a replica that has one does not serve"),
 	}
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
+		w := newWire(t, ctx, c)
 		for _, provoke := range []func(*wire) map[api.Code]error{codesOfPlace, codesOfNames, codesOfHandles, codesOfLocks, codesOfWaiting, codesOfTrouble} {
 			maps.Copy(reached, provoke(w))
 		}
@@ -109,21 +80,21 @@ func TestEveryCodeOverTheWire(t *testing.T) {
 
 // codesOfPlace are errors of calls to the wrong replica, cell or epoch.
 func codesOfPlace(w *wire) map[api.Code]error {
-	me := w.session('p')
+	me := w.session("")
 	other := "r1"
 	if w.master == other {
 		other = "r2"
 	}
-	_, notMaster := w.at(other).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16)})
-	_, wrongCell := w.open(me, "/ls/elsewhere/f", nil)
-	_, stale := w.open(&pb.Caller{Session: me.GetSession(), Epoch: me.GetEpoch() - 1}, "/ls/local/f", nil)
-	_, expired := w.open(&pb.Caller{Session: []byte("forged"), Epoch: me.GetEpoch()}, "/ls/local/f", nil)
+	_, notMaster := connect(w.t, w.c.Dial, other, nil).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16)})
+	_, wrongCell := w.tryOpen(me, "/ls/elsewhere/f", nil)
+	_, stale := w.tryOpen(&pb.Caller{Session: me.GetSession(), Epoch: me.GetEpoch() - 1}, "/ls/local/f", nil)
+	_, expired := w.tryOpen(&pb.Caller{Session: []byte("forged"), Epoch: me.GetEpoch()}, "/ls/local/f", nil)
 	return map[api.Code]error{api.NotMaster: notMaster, api.WrongCell: wrongCell, api.StaleEpoch: stale, api.SessionExpired: expired}
 }
 
 // codesOfNames are errors of Open and of the names that it is given.
 func codesOfNames(w *wire) map[api.Code]error {
-	me := w.session('n')
+	me := w.session("")
 	w.file(me, "/ls/local/n")
 	got := map[api.Code]error{}
 	for code, q := range map[api.Code]func(*pb.OpenRequest){
@@ -137,52 +108,47 @@ func codesOfNames(w *wire) map[api.Code]error {
 		api.InvalidArgument: func(q *pb.OpenRequest) { q.LockDelayNs = -1 },
 		api.TooLarge:        func(q *pb.OpenRequest) { q.Contents = make([]byte, api.MaxContents+1) },
 	} {
-		_, got[code] = w.open(me, "/ls/local/n", q)
+		_, got[code] = w.tryOpen(me, "/ls/local/n", q)
 	}
-	d := must(w.open(me, "/ls/local/d", func(q *pb.OpenRequest) { q.Kind = pb.Kind_KIND_DIRECTORY }))(w.t)
+	d := must(w.tryOpen(me, "/ls/local/d", func(q *pb.OpenRequest) { q.Kind = pb.Kind_KIND_DIRECTORY }))(w.t)
 	w.file(me, "/ls/local/d/child")
-	_, got[api.NotEmpty] = w.at(w.master).Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: d})
-	if _, err := w.at(w.master).SetQuota(w.ctx, &pb.SetQuotaRequest{Caller: me, Mutation: w.mutation(), Path: "/ls/local/d", Allowed: &pb.QuotaAmounts{Nodes: 1}}); err != nil {
-		w.t.Fatal(err)
-	}
-	_, got[api.QuotaExceeded] = w.open(me, "/ls/local/d/second", nil)
+	_, got[api.NotEmpty] = w.Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: d})
+	must(w.SetQuota(w.ctx, &pb.SetQuotaRequest{Caller: me, Mutation: w.mutation(), Path: "/ls/local/d", Allowed: &pb.QuotaAmounts{Nodes: 1}}))(w.t)
+	_, got[api.QuotaExceeded] = w.tryOpen(me, "/ls/local/d/second", nil)
 	return got
 }
 
 // codesOfHandles are errors of calls on handles.
 func codesOfHandles(w *wire) map[api.Code]error {
-	me := w.session('h')
+	me := w.session("")
 	h := w.file(me, "/ls/local/h")
-	reader := must(w.open(me, "/ls/local/h", func(q *pb.OpenRequest) { q.Write, q.ChangeAcl = false, false }))(w.t)
+	reader := must(w.tryOpen(me, "/ls/local/h", func(q *pb.OpenRequest) { q.Write, q.ChangeAcl = false, false }))(w.t)
 	old := uint64(7)
-	at := w.at(w.master)
 	got := map[api.Code]error{}
-	_, got[api.PermissionDenied] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: reader})
-	_, got[api.GenerationMismatch] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfGeneration: &old})
-	_, got[api.BadSequencer] = at.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfSequencer: "nonsense"})
-	_, got[api.BadHandle] = at.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: []byte("forged")})
-	must(at.Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: h}))(w.t)
-	_, got[api.HandleClosed] = at.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: h})
+	_, got[api.PermissionDenied] = w.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: reader})
+	_, got[api.GenerationMismatch] = w.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfGeneration: &old})
+	_, got[api.BadSequencer] = w.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h, IfSequencer: "nonsense"})
+	_, got[api.BadHandle] = w.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: []byte("forged")})
+	must(w.Delete(w.ctx, &pb.DeleteRequest{Caller: me, Mutation: w.mutation(), Handle: h}))(w.t)
+	_, got[api.HandleClosed] = w.GetStat(w.ctx, &pb.GetStatRequest{Caller: me, Handle: h})
 	return got
 }
 
 // codesOfLocks are errors of locks.
 func codesOfLocks(w *wire) map[api.Code]error {
-	me, other := w.session('l'), w.session('o')
-	at := w.at(w.master)
+	me, other := w.session(""), w.session("")
 	mine := w.file(me, "/ls/local/l")
 	acquire := &pb.TryAcquireRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}
-	granted := must(at.TryAcquire(w.ctx, acquire))(w.t)
+	granted := must(w.TryAcquire(w.ctx, acquire))(w.t)
 	got := map[api.Code]error{}
-	w.number = 0
 	theirs := w.file(other, "/ls/local/l")
-	_, got[api.LockHeld] = at.TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: other, Mutation: w.mutation(), Handle: theirs, Mode: pb.LockMode_LOCK_MODE_SHARED})
-	w.number = acquire.GetMutation().GetNumber()
-	if _, err := at.Release(w.ctx, &pb.ReleaseRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Generation: granted.GetGranted().GetGeneration()}); err != nil {
-		w.t.Fatal(err)
-	}
-	_, got[api.LockLost] = at.TryAcquire(w.ctx, acquire)
-	_, got[api.NotHeld] = at.Release(w.ctx, &pb.ReleaseRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Generation: granted.GetGranted().GetGeneration()})
+	_, got[api.LockHeld] = w.TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: other, Mutation: w.mutation(), Handle: theirs, Mode: pb.LockMode_LOCK_MODE_SHARED})
+	release := &pb.ReleaseRequest{Caller: me, Mutation: w.mutation(), Handle: mine, Generation: granted.GetGranted().GetGeneration()}
+	release.Mutation.Outstanding = []uint64{acquire.GetMutation().GetNumber(), w.number} // the answer to both stays wanted
+	must(w.Release(w.ctx, release))(w.t)
+	_, got[api.LockLost] = w.TryAcquire(w.ctx, acquire)
+	release.Mutation = w.mutation()
+	_, got[api.NotHeld] = w.Release(w.ctx, release)
 	return got
 }
 
@@ -194,12 +160,12 @@ func codesOfWaiting(w *wire) map[api.Code]error {
 	acquire(w.t, w.ctx, open(w.t, w.ctx, short, "/ls/local/delayed", api.MaxLockDelay))
 	w.c.Cut("short")
 	<-time.After(3 * time.Second)
-	me := w.session('w')
+	me := w.session("")
 	h := w.file(me, "/ls/local/delayed")
-	_, got[api.LockDelayed] = w.at(w.master).TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: w.mutation(), Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
+	_, got[api.LockDelayed] = w.TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: w.mutation(), Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
 	withdrawn := w.mutation()
-	must(w.at(w.master).Cancel(w.ctx, &pb.CancelRequest{Caller: me, Mutation: withdrawn}))(w.t)
-	_, got[api.Cancelled] = w.at(w.master).TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: withdrawn, Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
+	must(w.Cancel(w.ctx, &pb.CancelRequest{Caller: me, Mutation: withdrawn}))(w.t)
+	_, got[api.Cancelled] = w.TryAcquire(w.ctx, &pb.TryAcquireRequest{Caller: me, Mutation: withdrawn, Handle: h, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
 	w.c.Heal("short")
 	_ = short.Close(w.ctx) // its session has ended
 	return got
@@ -207,16 +173,16 @@ func codesOfWaiting(w *wire) map[api.Code]error {
 
 // codesOfTrouble are errors of a master that has lost the others.
 func codesOfTrouble(w *wire) map[api.Code]error {
-	me := w.session('t')
+	me := w.session("")
 	h := w.file(me, "/ls/local/t")
 	w.c.Isolate(w.master)
 	got := map[api.Code]error{}
 	ctx, cancel := context.WithTimeout(w.ctx, 100*time.Millisecond)
 	defer cancel()
-	_, got[api.DeadlineExceeded] = w.at(w.master).GetStat(ctx, &pb.GetStatRequest{Caller: me, Handle: h})
-	_, got[api.Uncertain] = w.at(w.master).SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h})
+	_, got[api.DeadlineExceeded] = w.GetStat(ctx, &pb.GetStatRequest{Caller: me, Handle: h})
+	_, got[api.Uncertain] = w.SetContents(w.ctx, &pb.SetContentsRequest{Caller: me, Mutation: w.mutation(), Handle: h})
 	<-time.After(3 * time.Second)
-	_, got[api.Unavailable] = w.at(w.master).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16)})
+	_, got[api.Unavailable] = w.CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16)})
 	w.c.Rejoin(w.master)
 	return got
 }
@@ -226,8 +192,8 @@ func codeOfIdentity(t *testing.T) map[api.Code]error {
 	got := map[api.Code]error{}
 	synctest.Test(t, func(t *testing.T) {
 		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.InsecurePrincipals = false })
-		w := &wire{t: t, ctx: t.Context(), c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
-		_, got[api.Unauthenticated] = w.at(w.master).CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16), As: "root"})
+		w := newWire(t, t.Context(), c)
+		_, got[api.Unauthenticated] = w.CreateSession(w.ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16), As: "root"})
 	})
 	return got
 }
@@ -235,7 +201,5 @@ func codeOfIdentity(t *testing.T) map[api.Code]error {
 // The list is closed: it has the length that api.Code says, and is ordered.
 func TestCodesAreClosed(t *testing.T) {
 	codes := api.Codes()
-	if !slices.IsSorted(codes) || len(codes) != 29 {
-		t.Errorf("%d codes: %v", len(codes), fmt.Sprint(codes))
-	}
+	failIf(t, !slices.IsSorted(codes) || len(codes) != 29, "%d codes: %v", len(codes), fmt.Sprint(codes))
 }

@@ -167,7 +167,7 @@ func TestEventsNobodyReads(t *testing.T) {
 func TestEventsOfManyChildren(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const workers = 20
-		children, removed := 3000, 300
+		children, removed := 1500, 150
 		if *full {
 			children, removed = 10_000, 1000
 		}
@@ -221,10 +221,10 @@ func TestEventsOfManyChildren(t *testing.T) {
 // whatever the client library does with that.
 func TestFailOverIsTold(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		w := &wire{t: t, ctx: ctx, c: c, master: c.Master(), conns: map[string]pb.ChubbyClient{}}
-		me := w.session('f')
+		w := newWire(t, ctx, c)
+		me := w.session("")
 		c.Kill(w.master)
-		reply := must(w.at(c.Master()).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me}))(t)
+		reply := must(connect(t, c.Dial, c.Master(), nil).KeepAlive(ctx, &pb.KeepAliveRequest{Caller: me}))(t)
 		if events := reply.GetEvents(); len(events) != 1 || events[0].GetKind() != pb.EventKind_EVENT_KIND_MASTER_FAILED_OVER || reply.GetGrant() == nil {
 			t.Errorf("the new master answers %v", reply)
 		}
@@ -286,9 +286,9 @@ func TestEventLockVacant(t *testing.T) {
 // A client that watches and does nothing else has an event of each change that begins after
 // the last of some hand-overs in quick succession, or a marker after it. Each seed is another history: two, with -full twenty.
 func TestEventsAfterHandOvers(t *testing.T) {
-	seeds := uint64(2)
+	seeds, rounds := uint64(2), 10
 	if *full {
-		seeds = 20
+		seeds, rounds = 20, 20
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestEventsAfterHandOvers(t *testing.T) {
 						events <- e
 					}
 				}()
-				for i := range 20 {
+				for i := range rounds {
 					for range 1 + r.IntN(5) {
 						time.Sleep(time.Duration(r.IntN([]int{20, 100, 300, 1000}[r.IntN(4)])) * time.Millisecond)
 						c.Transfer()
@@ -333,7 +333,7 @@ func TestEventsAfterHandOvers(t *testing.T) {
 						}
 					}
 				}
-			})
+			}, calm)
 		})
 	}
 }

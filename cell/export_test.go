@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/console"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -190,59 +190,26 @@ func Servers(r *Replica) map[string]string {
 	return servers
 }
 
-// must returns what a call returned that had to succeed: must(f())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noErr(t, err)
-		return value
-	}
-}
-
-// noErr ends the test if there is an error; what says of what.
-func noErr(t testing.TB, err error, what ...any) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(append(what, err)...)
-	}
-}
-
-// report fails the test if there is an error, and lets it go on.
-func report(t testing.TB, err error, what ...any) {
-	t.Helper()
-	if err != nil {
-		t.Error(append(what, err)...)
-	}
-}
-
-// errOf returns the error of a call alone.
-func errOf[T any](_ T, err error) error { return err }
-
-// equal fails the test unless got is want; what is a format for got.
-func equal[T comparable](t testing.TB, got, want T, what string) {
-	t.Helper()
-	if got != want {
-		t.Errorf(what+"; want %v", got, want)
-	}
-}
-
-// failIf fails the test, which goes on, if something is wrong.
-func failIf(t testing.TB, wrong bool, format string, args ...any) {
-	t.Helper()
-	if wrong {
-		t.Errorf(format, args...)
-	}
-}
-
-// stopIf ends the test if something is wrong.
-func stopIf(t testing.TB, wrong bool, format string, args ...any) {
-	t.Helper()
-	if wrong {
-		t.Fatalf(format, args...)
-	}
-}
-
 // DialForGuest connects to a replica's client port as the console does for a visitor.
 func (r *Replica) DialForGuest(ctx context.Context, principal, address string) (net.Conn, error) {
 	return consoleDoor{r}.Dial(ctx, console.Guest{Principal: principal, Address: "192.0.2.7:1"}, address)
+}
+
+// The checks of testbed, for the tests of this package.
+
+func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
+func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }
+func report(t testbed.TB, err error, what ...any)       { t.Helper(); testbed.Report(t, err, what...) }
+func errOf[T any](_ T, err error) error                 { return err }
+func equal[T comparable](t testbed.TB, got, want T, what string) {
+	t.Helper()
+	testbed.Equal(t, got, want, what)
+}
+func failIf(t testbed.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	testbed.FailIf(t, wrong, format, args...)
+}
+func stopIf(t testbed.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	testbed.StopIf(t, wrong, format, args...)
 }

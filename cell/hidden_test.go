@@ -70,7 +70,7 @@ type question struct {
 }
 
 // questions returns requests beside those of rpcRows: about each of what is hidden, and for listings of parts that end at it.
-func (w *rights) questions(invented []string) map[protoreflect.Name][]question {
+func (w *program) questions(invented []string) map[protoreflect.Name][]question {
 	drop := &pb.OpenRequest{Path: dropFile, Write: true}
 	all := map[protoreflect.Name][]question{
 		"GetStat": {{request: &pb.GetStatRequest{}, handle: drop}},
@@ -106,7 +106,7 @@ func (w *rights) questions(invented []string) map[protoreflect.Name][]question {
 }
 
 // ask asks every question in a session of its own, and returns each field of each answer.
-func (w *rights) ask(invented []string) map[string]string {
+func (w *program) ask(invented []string) map[string]string {
 	w.t.Helper()
 	told := map[string]string{}
 	more := w.questions(invented)
@@ -126,7 +126,7 @@ func (w *rights) ask(invented []string) map[string]string {
 			}
 			request := w.filled(q.request, caller, w.open(caller, open), w.mutation())
 			w.fields(told, fmt.Sprintf("%s %d", method.Name(), i), method, request)
-			if _, err := w.chubby.EndSession(w.t.Context(), &pb.EndSessionRequest{Caller: caller}); err != nil && method.Name() != "EndSession" {
+			if _, err := w.EndSession(w.t.Context(), &pb.EndSessionRequest{Caller: caller}); err != nil && method.Name() != "EndSession" {
 				w.t.Fatal(method.Name(), err)
 			}
 		}
@@ -135,7 +135,7 @@ func (w *rights) ask(invented []string) map[string]string {
 }
 
 // fields makes a call, and adds each field of its answer, or of its error.
-func (w *rights) fields(told map[string]string, call string, method protoreflect.MethodDescriptor, request proto.Message) {
+func (w *program) fields(told map[string]string, call string, method protoreflect.MethodDescriptor, request proto.Message) {
 	reply, err := w.invoke(method, request)
 	if err == nil {
 		flatten(told, call, reply, "")
@@ -189,13 +189,13 @@ type hiding struct {
 	invented []string // sequencers that the stranger makes up
 	held     []byte   // the handle that holds the lock of closedFile
 	write    func(path, contents string)
-	lock     func(by *rights, caller *pb.Caller, path string) (handle []byte, granted *pb.Granted)
+	lock     func(by *program, caller *pb.Caller, path string) (handle []byte, granted *pb.Granted)
 }
 
 func operatorsOnly() *pb.ACL { return &pb.ACL{Read: "operator", Write: "operator", Change: "operator"} }
 
 // hide makes what is hidden, in a session of the operator's.
-func hide(t *testing.T, c tlsCell, operator, w *rights, theirs *pb.Caller) hiding {
+func hide(t *testing.T, c tlsCell, operator, w *program, theirs *pb.Caller) hiding {
 	t.Helper()
 	closed := operatorsOnly()
 	open := func(q *pb.OpenRequest) []byte {
@@ -217,12 +217,12 @@ func hide(t *testing.T, c tlsCell, operator, w *rights, theirs *pb.Caller) hidin
 		if handle == nil {
 			handle = open(&pb.OpenRequest{Path: path, Read: true, Write: true, Create: pb.Create_CREATE_MAY, Acl: closed})
 		}
-		noErr(t, errOf(operator.chubby.SetContents(t.Context(), &pb.SetContentsRequest{Caller: theirs, Mutation: operator.mutation(), Handle: handle, Contents: []byte(contents)})))
+		noErr(t, errOf(operator.SetContents(t.Context(), &pb.SetContentsRequest{Caller: theirs, Mutation: operator.mutation(), Handle: handle, Contents: []byte(contents)})))
 	}
-	lock := func(by *rights, caller *pb.Caller, path string) (handle []byte, granted *pb.Granted) {
+	lock := func(by *program, caller *pb.Caller, path string) (handle []byte, granted *pb.Granted) {
 		t.Helper()
 		handle = by.open(caller, &pb.OpenRequest{Path: path, Read: true, Write: true})
-		reply := must(by.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: by.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}))(t)
+		reply := must(by.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: by.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}))(t)
 		return handle, reply.GetGranted()
 	}
 	holder := w.session("")
@@ -248,47 +248,42 @@ func TestAnswersAreTheSameWhateverIsHidden(t *testing.T) {
 		operator.prepare()
 		w.number = 1000
 		theirs := operator.session("")
-		sessions := must(operator.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{}))(t)
+		sessions := must(operator.ListSessions(t.Context(), &pb.ListSessionsRequest{}))(t)
 		w.other = sessions.GetSessions()[len(sessions.GetSessions())-1].GetParty().GetSession()
 		hidden := hide(t, c, operator, w, theirs)
 		first := w.ask(hidden.invented)
 		write := hidden.write
-		closeHeld := func() {
-			noErr(t, errOf(operator.chubby.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: hidden.held})))
-		}
 		for _, state := range []struct {
 			name   string
 			change func()
 		}{
-			{"held, and a second lock, too", func() { hidden.lock(operator, theirs, shownFile) }},
-			{"with contents", func() {
+			{"held, and a second lock, too, and with contents", func() {
+				hidden.lock(operator, theirs, shownFile)
 				write(closedFile, "4711")
 				write(shownFile, "4711")
 				write(dropFile, "4711")
 				write(handleFile, "4711")
 			}},
-			{"with more contents", func() {
+			{"with more contents, and free", func() {
 				write(closedFile, strings.Repeat("a", 1000))
 				write(shownFile, "47110")
 				write(dropFile, "47110")
 				write(handleFile, "47110")
+				noErr(t, errOf(operator.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: hidden.held})))
 			}},
-			{"free", closeHeld},
 			{"gone", func() {
-				noErr(t, errOf(operator.chubby.Delete(t.Context(), &pb.DeleteRequest{Caller: theirs, Mutation: operator.mutation(), Handle: operator.open(theirs, &pb.OpenRequest{Path: closedFile, Write: true})})))
+				noErr(t, errOf(operator.Delete(t.Context(), &pb.DeleteRequest{Caller: theirs, Mutation: operator.mutation(), Handle: operator.open(theirs, &pb.OpenRequest{Path: closedFile, Write: true})})))
 			}},
 			{"a directory with a quota, and files in it", func() {
 				operator.open(theirs, &pb.OpenRequest{Path: closedFile, Write: true, Create: pb.Create_CREATE_MUST, Kind: pb.Kind_KIND_DIRECTORY, Acl: operatorsOnly()})
 				operator.open(theirs, &pb.OpenRequest{Path: closedFile + "/below", Write: true, Create: pb.Create_CREATE_MUST, Acl: operatorsOnly()})
-				noErr(t, errOf(operator.chubby.SetQuota(t.Context(), &pb.SetQuotaRequest{Caller: theirs, Mutation: operator.mutation(), Path: closedFile, Allowed: &pb.QuotaAmounts{Nodes: 9}})))
+				noErr(t, errOf(operator.SetQuota(t.Context(), &pb.SetQuotaRequest{Caller: theirs, Mutation: operator.mutation(), Path: closedFile, Allowed: &pb.QuotaAmounts{Nodes: 9}})))
 			}},
 		} {
 			state.change()
 			now := w.ask(hidden.invented)
 			for _, key := range slices.Sorted(maps.Keys(merged(first, now))) {
-				if first[key] != now[key] {
-					t.Errorf("%s: %s is %q, and was %q", state.name, key, now[key], first[key])
-				}
+				failIf(t, first[key] != now[key], "%s: %s is %q, and was %q", state.name, key, now[key], first[key])
 			}
 		}
 		for name := range toldToEverybody() {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,11 +22,7 @@ import (
 // startHTTPPort serves the http port of a replica on a loopback socket, with other times, and returns its address.
 func startHTTPPort(t *testing.T, edit func(*http.Server)) (*Replica, string) {
 	t.Helper()
-	r := must(Start(t.Context(), Config{
-		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "secretdata"), Bootstrap: true,
-		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
-	}))(t)
-	t.Cleanup(func() { _ = r.Stop(t.Context()) })
+	r := startAlone(t, func(cfg *Config) { cfg.Data = t.TempDir() + "/secretdata" })
 	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
 	server, l := newHTTPServer(r), testbed.Loopback(t)
 	edit(server)
@@ -64,9 +59,7 @@ func said(t *testing.T, address, begin, more string) string {
 		}
 	}()
 	answer, err := io.ReadAll(conn)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%.40q and so on: the connection is kept; it answered %q", begin, answer)
-	}
+	failIf(t, errors.Is(err, os.ErrDeadlineExceeded), "%.40q and so on: the connection is kept; it answered %q", begin, answer)
 	_ = conn.Close()
 	<-sending
 	return string(answer)
@@ -216,11 +209,7 @@ func TestPanicsAreNotLostAmongStrangers(t *testing.T) {
 // A flood of connections to the http port that send nothing is bounded, and
 // another client's request is answered meanwhile.
 func TestFloodOfTheHTTPPort(t *testing.T) {
-	r := must(Start(t.Context(), Config{
-		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
-		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
-	}))(t)
-	defer func() { _ = r.Stop(t.Context()) }()
+	r := startAlone(t, func(cfg *Config) { cfg.Listen.HTTP = "127.0.0.1:0" })
 	address := r.cfg.HTTPListener.Addr().String()
 	ask := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 2 {

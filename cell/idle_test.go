@@ -14,8 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // ends records how long connections lasted until the other side closed them.
@@ -71,13 +69,9 @@ func endsFrom(c *celltest.Cell, host string) *ends {
 }
 
 // call makes a call over a connection of its own, which stays open.
-func (e *ends) call(t *testing.T, ctx context.Context, address string) error {
+func (e *ends) call(t *testing.T, ctx context.Context, replica string) error {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(e.dial))
-	noErr(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	_, err = pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{})
-	return pb.Error(err)
+	return pb.Error(errOf(pb.NewCellClient(connect(t, e.dial, replica, nil).conn).Locate(ctx, &pb.LocateRequest{})))
 }
 
 // A connection without any data, or without a call, is closed after a time; one of a session that
@@ -95,7 +89,7 @@ func TestIdleConnections(t *testing.T) {
 			t.Errorf("a silent connection was closed after %v", took)
 		}
 		calm, busy := endsFrom(c, "calm"), endsFrom(c, "busy")
-		noErr(t, calm.call(t, ctx, address))
+		noErr(t, calm.call(t, ctx, "r1"))
 		dial(t, ctx, c, "busy", client.Config{Dialer: busy.dial, OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
 		<-time.After(20 * time.Minute)
 		const idle = 5 * time.Minute
@@ -114,12 +108,12 @@ func TestRefusedConnectionsAreClosed(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, ctx context.Context) {
 		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.MaxConnectionsPerAddress = 1 })
 		dial(t, ctx, c, "host", client.Config{OnState: func(s client.StateChange) { t.Errorf("the session: %v", s) }})
-		more, master := endsFrom(c, "host"), c.Master()+":7421"
+		more, master := endsFrom(c, "host"), c.Master()
 		if err := more.call(t, ctx, master); api.CodeOf(err) != api.Unavailable || !strings.Contains(err.Error(), "max-connections-per-address") {
 			t.Errorf("a connection too many: %v", err)
 		}
 		<-time.After(time.Minute)
-		if _, after := more.seen(master); len(after) == 0 || after[0] > 5*time.Second {
+		if _, after := more.seen(master + ":7421"); len(after) == 0 || after[0] > 5*time.Second {
 			t.Errorf("refused connections were closed after %v", after)
 		}
 		report(t, endsFrom(c, "another").call(t, ctx, master), "from elsewhere")

@@ -2,7 +2,6 @@ package cell_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -17,19 +16,13 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// inLoaded runs a test in a cell whose master wants at most two KeepAlives a
-// second, as one with very many sessions would.
-func inLoaded(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell)) {
-	t.Helper()
-	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
-		test(t, ctx, celltest.Start(t, replicas, func(cfg *cell.Config) { cfg.KeepAlives = 2 }))
-	})
-}
+// loaded has a master want at most two KeepAlives a second, as one with very many sessions would.
+func loaded(cfg *cell.Config) { cfg.KeepAlives = 2 }
 
 // Chubby §2.8: under load leases grow from 12 s, by session.Lengthen, and
 // shrink again; a session that asked for a short lease keeps it.
 func TestLeasesGrowUnderLoad(t *testing.T) {
-	inLoaded(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		const sessions = 20 // with leases of 12 s they would send 2.9 KeepAlives a second
 		short := dial(t, ctx, c, "short", client.Config{Lease: 3 * time.Second})
 		var many []*client.Client
@@ -54,13 +47,13 @@ func TestLeasesGrowUnderLoad(t *testing.T) {
 		if short.Lease() != 3*time.Second || short.Err() != nil {
 			t.Errorf("the session that asked for 3 s has %v: %v", short.Lease(), short.Err())
 		}
-	})
+	}, loaded)
 }
 
 // Chubby §2.9, step 3: a new master extends a session to the longest lease that its predecessor may have granted, even
 // if that is more than the session asked for.
 func TestTakeoverHonoursLongLeases(t *testing.T) {
-	inLoaded(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+	inCellOf(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		for i := range 40 { // so that leases are 36 s
 			dial(t, ctx, c, fmt.Sprint("h", i), client.Config{})
 		}
@@ -77,30 +70,10 @@ func TestTakeoverHonoursLongLeases(t *testing.T) {
 			t.Errorf("the lock passed on after %v; the holder had been granted 36 s", took)
 		}
 		failIf(t, l.Token() <= held.Token(), "token %d after %d", l.Token(), held.Token())
-	})
+	}, loaded)
 }
 
-// A drill ends a session as if its lease had run out.
-func TestExpireSession(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		cl := dial(t, ctx, c, "unlucky", client.Config{})
-		held := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 5*time.Second))
-		master := c.Master()
-		for _, m := range c.Servers() {
-			if id := m[:2]; id != master {
-				if err := c.Replica(id).ExpireSession(ctx, cl.Session()); !errors.Is(err, api.NotMaster) {
-					t.Errorf("on %s: %v", id, err)
-				}
-			}
-		}
-		noErr(t, c.Replica(master).ExpireSession(ctx, cl.Session()))
-		<-held.Context().Done()
-		failIf(t, !errors.Is(cl.Err(), client.EndedByCell), "%v", cl.Err())
-		fails(t, c.Replica(master).ExpireSession(ctx, cl.Session()), api.NotFound, "again")
-	})
-}
-
-// A planned hand-over has no effect on sessions and locks.
+// A planned hand-over has no effect on sessions and locks. A drill at the master ends a session as if its lease had run out.
 func TestTransfer(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		var changes []client.StateChange
@@ -121,10 +94,14 @@ func TestTransfer(t *testing.T) {
 			}
 			equal(t, c.Master(), to, "the master is %s")
 		}
-		if held.Err() != nil || len(changes) != 0 {
-			t.Errorf("the lock: %v; the session went through %v", held.Err(), changes)
-		}
-		fails(t, c.Replica(c.Master()).Transfer(ctx, "r9"), api.InvalidArgument, "to nobody")
+		failIf(t, held.Err() != nil || len(changes) != 0, "the lock: %v; the session went through %v", held.Err(), changes)
+		master := c.Replica(c.Master())
+		fails(t, master.Transfer(ctx, "r9"), api.InvalidArgument, "to nobody")
+		fails(t, c.Replica(others(3, c.Master())[0]).ExpireSession(ctx, cl.Session()), api.NotMaster, "a replica expires a session")
+		noErr(t, master.ExpireSession(ctx, cl.Session()))
+		<-held.Context().Done()
+		fails(t, cl.Err(), client.EndedByCell, "the session")
+		fails(t, master.ExpireSession(ctx, cl.Session()), api.NotFound, "again")
 	})
 }
 
@@ -202,9 +179,7 @@ func TestSignsOfLife(t *testing.T) {
 				cl := dial(t, ctx, c, "holder", client.Config{Dialer: loses, OnState: func(client.StateChange) { states.Add(1) }})
 				held := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
 				<-time.After(5 * time.Minute)
-				if states.Load() != 0 || held.Err() != nil {
-					t.Errorf("%d changes of state, and the lock: %v", states.Load(), held.Err())
-				}
+				failIf(t, states.Load() != 0 || held.Err() != nil, "%d changes of state, and the lock: %v", states.Load(), held.Err())
 				if n := cl.Stats().KeepAlives; lost < 0 && n > 2*5*60/7+8 {
 					t.Errorf("%d KeepAlives in five minutes", n)
 				}

@@ -74,10 +74,7 @@ func TestListenBehindAMappedPort(t *testing.T) {
 // TestStartGoesOnWhenTheStoreFails: a store may fail as soon as Raft runs, before the start has logged what it started.
 // The goroutine that calls Start, which may be the main one, must survive that, and learn of the end.
 func TestStartGoesOnWhenTheStoreFails(t *testing.T) {
-	r := must(Start(t.Context(), Config{
-		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}},
-		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"},
-	}))(t)
+	r := startAlone(t, func(*Config) {})
 	failed := make(chan struct{})
 	go func() { // the failing store ends it
 		defer close(failed)
@@ -118,12 +115,9 @@ func TestPortsOutliveAnError(t *testing.T) {
 	clients.left.Store(2)
 	operators.left.Store(2)
 	var said bytes.Buffer
-	r, err := Start(t.Context(), Config{
-		Logger: slog.New(slog.NewTextHandler(&said, nil)), Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2", HTTP: "127.0.0.1:3"}},
-		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true, Listen: Addresses{Raft: "127.0.0.1:0"}, ClientListener: clients, HTTPListener: operators,
+	r := startAlone(t, func(cfg *Config) {
+		cfg.Logger, cfg.ClientListener, cfg.HTTPListener = slog.New(slog.NewTextHandler(&said, nil)), clients, operators
 	})
-	noErr(t, err)
-	defer func() { _ = r.Stop(t.Context()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn := must(grpc.NewClient(clients.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
@@ -169,12 +163,9 @@ func TestTooManyConnections(t *testing.T) {
 
 func tooManyConnections(t *testing.T, all, each int, why string) {
 	most, log := min(all, each), &testbed.Lines{}
-	r, err := Start(t.Context(), Config{
-		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
-		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, MaxConnections: all, MaxConnectionsPerAddress: each, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	r := startAlone(t, func(cfg *Config) {
+		cfg.MaxConnections, cfg.MaxConnectionsPerAddress, cfg.Logger = all, each, slog.New(slog.NewTextHandler(log, nil))
 	})
-	noErr(t, err)
-	defer func() { _ = r.Stop(t.Context()) }()
 	address := r.cfg.ClientListener.Addr().String()
 	var open []*grpc.ClientConn
 	for range most {

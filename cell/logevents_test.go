@@ -161,9 +161,7 @@ func TestLogOfLocks(t *testing.T) {
 			11: {"principal": "bob", "reason": "ended", "token": float64(next.Token())},
 		} {
 			for field, value := range fields {
-				if lines[i][field] != value {
-					t.Errorf("line %d has %s=%v, want %v: %v", i, field, lines[i][field], value, lines[i])
-				}
+				failIf(t, lines[i][field] != value, "line %d has %s=%v, want %v: %v", i, field, lines[i][field], value, lines[i])
 			}
 		}
 		if waited, _ := lines[2]["waited"].(float64); time.Duration(waited) < 2*time.Second || time.Duration(waited) > 4*time.Second {
@@ -258,9 +256,7 @@ func TestLogOfRequests(t *testing.T) {
 		seen := map[string]bool{}
 		for _, one := range log.events(t, "path", path) {
 			id := one.text("request")
-			if len(id) != 16 || seen[id] {
-				t.Errorf("%s is of the request %q, as another line: %v", one.text("event"), id, one)
-			}
+			failIf(t, len(id) != 16 || seen[id], "%s is of the request %q, as another line: %v", one.text("event"), id, one)
 			seen[id] = true
 		}
 		equal(t, len(seen), 4, "%d requests, want two grants and two releases")
@@ -278,18 +274,14 @@ func TestLogOfSlowCalls(t *testing.T) {
 		alice, bob := dial(t, ctx, c, "alice", client.Config{As: "alice"}), dial(t, ctx, c, "bob", client.Config{As: "bob"})
 		cached, own := open(t, ctx, alice, path, 0), open(t, ctx, bob, path, 0)
 		held := acquire(t, ctx, open(t, ctx, bob, "/ls/local/lock", 0))
-		if _, _, err := cached.Contents(ctx); err != nil {
-			t.Fatal(err)
-		}
+		reads(t, ctx, cached, 1)
 		waiting := open(t, ctx, alice, "/ls/local/lock", 0)
 		go func() {
 			time.Sleep(5 * time.Second) // virtual
 			_ = held.Release(ctx)
 		}()
 		noErr(t, acquire(t, ctx, waiting).Release(ctx))
-		if _, _, err := cached.Contents(ctx); err != nil {
-			t.Fatal(err)
-		}
+		reads(t, ctx, cached, 1)
 		if slow := log.events(t, "event", "slow_call"); len(slow) != 0 {
 			t.Fatalf("nothing was slow: %v", slow)
 		}
@@ -312,12 +304,12 @@ func TestLogOfSlowCalls(t *testing.T) {
 // A master that is cut off logs whom it does not reach, and why, and why it is the master no longer; nobody is named who answers, and nobody once it is back.
 func TestLogOfAMasterThatIsCutOff(t *testing.T) {
 	inLoggedCell(t, 3, func(t *testing.T, _ context.Context, c *celltest.Cell, log *logged) {
-		time.Sleep(time.Minute) // virtual
+		time.Sleep(10 * time.Second) // virtual
 		alone := c.Master()
 		c.Isolate(alone)
 		time.Sleep(time.Minute)
 		c.Rejoin(alone)
-		time.Sleep(3 * time.Minute)
+		time.Sleep(90 * time.Second) // who is away is named once a minute
 		away := log.events(t, "event", "peers_away")
 		for _, one := range away {
 			failIf(t, one.text("error") == "", "without a cause: %v", one)

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,14 +13,13 @@ import (
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/internal/certs"
 )
 
 // Each step of a change of the replicas is in the log once, with whom it is about, whichever replica takes it.
 func TestLogOfMembers(t *testing.T) {
 	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-		leaving := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == c.Master() })[0]
+		leaving := others(3, c.Master())[0]
 		gone := c.Replica(leaving)
 		replace(t, ctx, c, operator, leaving, "r4")
 		<-gone.Done()
@@ -40,7 +36,7 @@ func TestLogOfMembers(t *testing.T) {
 		log.has(t, "spare_missing")
 		log.has(t, "replica_failed", logLine{"replica": leaving}) // it ends by itself
 		log.has(t, "replica_stopped")                             // and was not asked to
-	})
+	}, calm)
 }
 
 // A replica that is stopped while it starts says so once, as one that is stopped later.
@@ -65,16 +61,14 @@ func TestLogOfSpares(t *testing.T) {
 	const long = time.Minute
 	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-		joined := joins(ctx, c, "r4")
-		time.Sleep(time.Second) // virtual
-		noErr(t, client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, func([]client.Member) {}))
-		dead := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == c.Master() })[0]
+		joined := standsBy(t, ctx, c, operator, "r4")
+		dead := others(3, c.Master())[0]
 		c.Cut("r4")
 		c.Kill(dead)
-		time.Sleep(9 * time.Minute) // virtual
+		time.Sleep(3 * time.Minute) // virtual
 		missing := log.events(t, "event", "spare_missing")
 		if len(missing) == 0 || len(missing) > 2 || missing[0].text("error") == "" { // two, if the spare cannot be reached for two reasons
-			t.Errorf("in eight minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
+			t.Errorf("in two minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
 		}
 		c.Heal("r4")
 		noErr(t, <-joined)
@@ -88,52 +82,7 @@ func TestLogOfSpares(t *testing.T) {
 		log.has(t, "member_votes", logLine{"member": "r4"})
 		log.has(t, "member_leaves", logLine{"member": dead})
 		log.has(t, "member_settled", logLine{"member": "r4", "phase": "spare"}, logLine{"member": "r4", "phase": "joining"}, logLine{"member": dead, "phase": "leaving"})
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
-}
-
-// What is wrong with certificates and keys is in the log once for each port, however long it is so, and again when it comes again.
-func TestLogOfCertificates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clients, replicas, log := newAuthority(t), newAuthority(t), &logged{}
-		tc := &tokenCell{tlsCell: tlsCell{clients: clients}, keys: filepath.Join(t.TempDir(), "keys.json")}
-		tc.issuer = newTokenIssuer(t, clients)
-		tc.writeKeys(tc.issuer)
-		var own, peer cell.TLSFiles
-		crl := filepath.Join(t.TempDir(), "ca.crl")
-		clients.revoke(crl)
-		c := celltest.Start(t, 1, log.to, func(cfg *cell.Config) {
-			cfg.InsecurePrincipals = false
-			own = clients.put(clients.IssueServer([]string{cfg.ID}, 30*time.Minute))
-			own.CRL = crl
-			peer = replicas.put(replicas.IssueReplica(certs.Replica{Cell: cfg.Cell, ID: cfg.ID}, time.Hour))
-			cfg.ClientTLS, cfg.PeerTLS = own, peer
-			cfg.Tokens = cell.TokenConfig{Keys: tc.keys, Issuer: tokenIssuer, Audience: tokenAudience}
-		})
-		_ = c.Master()
-		time.Sleep(time.Minute) // virtual
-		for _, event := range []string{"certificate_due", "certificate_unread", "token_keys_unread"} {
-			log.has(t, event)
-		}
-		away := func(file string) {
-			t.Helper()
-			clients.check(os.Rename(file, file+".away"))
-			time.Sleep(5 * time.Minute) // virtual
-			clients.check(os.Rename(file+".away", file))
-			time.Sleep(time.Minute) // virtual
-		}
-		missing := func(file string) string { return "stat " + file + ": no such file or directory" }
-		want := []logLine{{"port": "tls", "error": missing(own.Key)}, {"port": "peer-tls", "error": missing(peer.CA)}}
-		away(own.Key)
-		away(peer.CA)
-		log.has(t, "certificate_unread", want...)
-		away(own.Key)
-		log.has(t, "certificate_unread", append(want, want[0])...)
-		away(tc.keys)
-		log.has(t, "token_keys_unread", logLine{"replica": "r1"})
-		time.Sleep(2 * time.Minute) // virtual: less than a third of its 30 minutes is left
-		log.has(t, "certificate_due", logLine{"file": own.Cert, "ca": own.CA, "crl": own.CRL})
-		checkLogTables(t, log)
-	})
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
 }
 
 // logged is what a replica has logged.

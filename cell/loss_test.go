@@ -53,9 +53,7 @@ func TestForcedLoss(t *testing.T) {
 		t.Log(outcomes)
 		for _, how := range []string{"break", "end", "delete"} {
 			for _, state := range []string{"alive", "paused", "cut-off"} {
-				if *losses >= 60 && outcomes[how+" "+state] == 0 {
-					t.Errorf("no round was a %s of a holder that was %s", how, state)
-				}
+				failIf(t, *losses >= 60 && outcomes[how+" "+state] == 0, "no round was a %s of a holder that was %s", how, state)
 			}
 		}
 	}, cell.RefuseEntries)

@@ -296,7 +296,7 @@ const MaxMetricPrefixes = 32
 type lockTimes struct {
 	waits, holds *prometheus.HistogramVec
 	prefixes     []prefixTimes // the longest first
-	others       prefixTimes
+	rest         prefixTimes
 }
 
 type prefixTimes struct {
@@ -316,7 +316,7 @@ func newLockTimes(m meter, prefixes []string) *lockTimes {
 	one := func(name api.Name, prefix string) prefixTimes {
 		return prefixTimes{name: name, waits: l.waits.WithLabelValues(prefix), holds: l.holds.WithLabelValues(prefix)}
 	}
-	l.others = one("", "")
+	l.rest = one("", "")
 	for _, text := range prefixes {
 		if path, err := api.ParsePath(text); err == nil {
 			l.prefixes = append(l.prefixes, one(path.Name(), text))
@@ -332,7 +332,7 @@ func (l *lockTimes) of(name api.Name) prefixTimes {
 			return p
 		}
 	}
-	return l.others
+	return l.rest
 }
 
 func (l *lockTimes) waited(name api.Name, d time.Duration, trace string) {

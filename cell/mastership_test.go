@@ -13,8 +13,6 @@ import (
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // A deposed master that does not know it yet answers no read, grants no lease and calls no sequencer valid (decision
@@ -64,28 +62,26 @@ func TestDeposedMaster(t *testing.T) {
 		isolated := time.Now()
 		must(h.SetContents(ctx, []byte("new")))(t)
 		noErr(t, held.Release(ctx))
-		if c.Replica(old).Health().Role != "master" {
-			t.Fatalf("the old master knows after %v: the test proves nothing", time.Since(isolated))
-		}
+		stopIf(t, c.Replica(old).Health().Role != "master", "the old master knows after %v: the test proves nothing", time.Since(isolated))
 		// Now the old contents are wrong, and the sequencer is invalid.
 		if got, err := raw.read(ctx); err == nil {
 			t.Errorf("the deposed master answered a read with %q", got)
 		}
-		if reply, err := raw.chubby.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: raw.caller.Session}}); err == nil {
+		if reply, err := raw.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: raw.caller.Session}}); err == nil {
 			t.Errorf("the deposed master granted a lease: %v", reply)
 		}
-		if reply, err := raw.chubby.CheckSequencer(ctx, &pb.CheckSequencerRequest{Sequencer: sequencer}); err == nil && reply.GetValid() {
+		if reply, err := raw.CheckSequencer(ctx, &pb.CheckSequencerRequest{Sequencer: sequencer}); err == nil && reply.GetValid() {
 			t.Error("the deposed master calls an invalid sequencer valid")
 		}
-		if reply, err := raw.chubby.History(ctx, &pb.HistoryRequest{Path: "/ls/local/file"}); err == nil {
+		if reply, err := raw.History(ctx, &pb.HistoryRequest{Path: "/ls/local/file"}); err == nil {
 			t.Errorf("the deposed master says who holds a lock: %v", reply)
 		}
 	})
 }
 
-// raw is a session with one replica, without the client library, which would look for the new master.
+// raw is a session of a program with one replica.
 type raw struct {
-	chubby pb.ChubbyClient
+	*program
 	caller *pb.Caller
 	grant  uint64 // number of the first
 	handle []byte
@@ -93,31 +89,16 @@ type raw struct {
 
 func rawSession(t *testing.T, ctx context.Context, c *celltest.Cell, id string) *raw {
 	t.Helper()
-	conn := must(grpc.NewClient("passthrough:///"+id+":7421", grpc.WithContextDialer(c.DialFrom("raw")),
-		grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
-	t.Cleanup(func() { conn.Close() })
-	r := &raw{chubby: pb.NewChubbyClient(conn)}
-	s := must(r.chubby.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)}))(t)
-	r.grant = s.GetGrant().GetNumber()
-	r.caller = &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
-	o := must(r.chubby.Open(ctx, &pb.OpenRequest{
-		Caller: r.caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/file", Read: true,
-	}))(t)
-	r.handle = o.GetHandle()
+	r := &raw{program: connect(t, c.DialFrom("raw"), id, nil)}
+	s := must(r.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)}))(t)
+	r.grant, r.caller = s.GetGrant().GetNumber(), &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
+	r.handle = r.open(r.caller, &pb.OpenRequest{Path: "/ls/local/file", Read: true})
 	return r
 }
 
 func (r *raw) read(ctx context.Context) (string, error) {
-	reply, err := r.chubby.GetContentsAndStat(ctx, &pb.GetContentsAndStatRequest{Caller: r.caller, Handle: r.handle})
+	reply, err := r.GetContentsAndStat(ctx, &pb.GetContentsAndStatRequest{Caller: r.caller, Handle: r.handle})
 	return string(reply.GetContents()), err
-}
-
-// other returns a replica that is not the master.
-func other(c *celltest.Cell) string {
-	if c.Master() == "r5" {
-		return "r4"
-	}
-	return "r5"
 }
 
 // A hand-over to a replica that is down, or has stopped, is refused before anything is done, however often it is tried.
@@ -134,7 +115,8 @@ func TestTransferToADeadReplica(t *testing.T) {
 			inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				cl := dial(t, ctx, c, "client", client.Config{})
 				h := open(t, ctx, cl, "/ls/local/f", 0)
-				from, dead := c.Master(), other(c)
+				from := c.Master()
+				dead := others(5, from)[3]
 				trouble.make(c, dead)
 				must(h.SetContents(ctx, []byte("so that it is behind")))(t)
 				time.Sleep(2 * time.Minute) // Raft contacts it less and less often
@@ -165,7 +147,7 @@ func TestTransferToADeadReplica(t *testing.T) {
 				if took := time.Since(began); took > time.Second {
 					t.Errorf("the first write after handing back took %v", took)
 				}
-			})
+			}, calm)
 		})
 	}
 }
@@ -225,9 +207,7 @@ func TestNewsIsPrompt(t *testing.T) {
 		file := open(t, ctx, author, path, 0)
 		for i := range 10 {
 			<-time.After(time.Duration(i) * 777 * time.Millisecond) // at any moment between two KeepAlives
-			if _, _, err := h.Contents(ctx); err != nil {           // so that the change has to invalidate the cache
-				t.Fatal(err)
-			}
+			reads(t, ctx, h, 1)
 			began := time.Now()
 			must(file.SetContents(ctx, []byte("x")))(t)
 			if d := time.Since(began); d > prompt {
@@ -274,9 +254,7 @@ func TestSuccessorWritesAtOnce(t *testing.T) {
 				file := open(t, ctx, holder, path, 0)
 				lock := acquire(t, ctx, file)
 				must(file.SetContents(ctx, []byte("holder")))(t)
-				if _, _, err := file.Contents(ctx); err != nil {
-					t.Fatal(err)
-				}
+				reads(t, ctx, file, 1)
 				its := open(t, ctx, next, path, 0)
 				began := time.Now()
 				noErr(t, take(ctx, operator, holder))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +16,7 @@ import (
 )
 
 // Every call is measured once, when it has been answered, with its method and its code; so is a KeepAlive, which waits
-// without a goroutine. What calls wait for is measured, too.
+// without a goroutine. What calls wait for is measured, too. What waits is to be seen while it does, and how far the other replicas are.
 func TestCallsAreMeasured(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		first, second := dial(t, ctx, c, "first", client.Config{}), dial(t, ctx, c, "second", client.Config{})
@@ -31,10 +30,40 @@ func TestCallsAreMeasured(t *testing.T) {
 			_, err := waits.Acquire(ctx, api.Exclusive)
 			granted <- err
 		}()
-		time.Sleep(20 * time.Second)
+		time.Sleep(20 * time.Second) // the others are asked every five
+		now := cell.Gauges(master)
+		for name, want := range map[string]float64{
+			"chubby_lock_requests_waiting": 1, "chubby_handles_open": 2, "chubby_changes_waiting": 0, "chubby_lock_delays": 0, "chubby_commands_waiting": 0,
+		} {
+			failIf(t, now[name] != want, "%s is %v, want %v", name, now[name], want)
+		}
+		for _, name := range []string{"chubby_cached_copies_bytes", "chubby_events_waiting_bytes"} {
+			if _, there := now[name]; !there {
+				t.Errorf("%s is missing", name)
+			}
+		}
+		peers := 0
+		for name, index := range now {
+			if strings.HasPrefix(name, "chubby_peer_held_index ") {
+				peers++
+				failIf(t, index == 0 || index > now["chubby_applied_index"], "%s is %v, here %v", name, index, now["chubby_applied_index"])
+			}
+		}
+		if want := len(c.Servers()) - 1; peers != want {
+			t.Errorf("%d other replicas are shown, want %d", peers, want)
+		}
 		noErr(t, held.Release(ctx))
 		noErr(t, <-granted)
 		synctest.Wait()
+		if now := cell.Gauges(master); now["chubby_lock_requests_waiting"] != 0 {
+			t.Errorf("%v requests wait, and all were granted", now["chubby_lock_requests_waiting"])
+		}
+		for i := range c.Servers() {
+			id := fmt.Sprintf("r%d", i+1)
+			if id != c.Master() && cell.Gauges(c.Replica(id))["chubby_handles_open"] != 0 {
+				t.Errorf("%s, not the master, shows what masters keep", id)
+			}
+		}
 		after, sums := cell.Measured(master)
 		for method, want := range map[string]uint64{"Acquire": 1, "Release": 1, "Open": 0} {
 			var more uint64
@@ -67,59 +96,7 @@ func TestCallsAreMeasured(t *testing.T) {
 			failIf(t, after[name] == 0, "%s was never measured", name)
 		}
 		equal(t, after["chubby_takeover_seconds"], 1, "%d takeovers")
-	})
-}
-
-// What waits is to be seen while it does, and how far the other replicas are.
-func TestBacklogIsMeasured(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		first, second := dial(t, ctx, c, "first", client.Config{}), dial(t, ctx, c, "second", client.Config{})
-		held := acquire(t, ctx, open(t, ctx, first, "/ls/local/lock", 0))
-		waits := open(t, ctx, second, "/ls/local/lock", 0)
-		granted := make(chan error)
-		go func() {
-			_, err := waits.Acquire(ctx, api.Exclusive)
-			granted <- err
-		}()
-		time.Sleep(10 * time.Second) // the others are asked every five
-		r := c.Replica(c.Master())
-		now := cell.Gauges(r)
-		for name, want := range map[string]float64{
-			"chubby_lock_requests_waiting": 1, "chubby_handles_open": 2, "chubby_changes_waiting": 0, "chubby_lock_delays": 0, "chubby_commands_waiting": 0,
-		} {
-			if now[name] != want {
-				t.Errorf("%s is %v, want %v", name, now[name], want)
-			}
-		}
-		for _, name := range []string{"chubby_cached_copies_bytes", "chubby_events_waiting_bytes"} {
-			if _, there := now[name]; !there {
-				t.Errorf("%s is missing", name)
-			}
-		}
-		peers := 0
-		for name, index := range now {
-			if strings.HasPrefix(name, "chubby_peer_held_index ") {
-				peers++
-				if index == 0 || index > now["chubby_applied_index"] {
-					t.Errorf("%s is %v, here %v", name, index, now["chubby_applied_index"])
-				}
-			}
-		}
-		if want := len(c.Servers()) - 1; peers != want {
-			t.Errorf("%d other replicas are shown, want %d", peers, want)
-		}
-		noErr(t, held.Release(ctx))
-		noErr(t, <-granted)
-		if now := cell.Gauges(r); now["chubby_lock_requests_waiting"] != 0 {
-			t.Errorf("%v requests wait, and all were granted", now["chubby_lock_requests_waiting"])
-		}
-		for i := range c.Servers() {
-			id := fmt.Sprintf("r%d", i+1)
-			if id != c.Master() && cell.Gauges(c.Replica(id))["chubby_handles_open"] != 0 {
-				t.Errorf("%s, not the master, shows what masters keep", id)
-			}
-		}
-	})
+	}, calm)
 }
 
 // A replica that serves, or follows a master that it reaches, is shown as ready, and one that is cut off is not: a follower, or
@@ -148,7 +125,7 @@ func TestReadinessIsMeasured(t *testing.T) {
 				}
 			}
 		}
-	})
+	}, calm)
 }
 
 // Each kind of quota shows the share of that principal which uses most of its own, however little others use, and nobody's name.
@@ -189,9 +166,7 @@ func TestQuotasAreMeasured(t *testing.T) {
 				t.Errorf("%s is %v, want %v", kind, got, want)
 			}
 		}
-		if len(shares()) != 5 {
-			t.Errorf("%v: want five kinds", shares())
-		}
+		failIf(t, len(shares()) != 5, "%v: want five kinds", shares())
 		cancel()
 		<-ended
 		noErr(t, held.Release(ctx))
@@ -207,38 +182,7 @@ func TestQuotasAreMeasured(t *testing.T) {
 				t.Errorf("%s shows %v, %v; the master is %s", id, share, shown, c.Master())
 			}
 		}
-	})
-}
-
-// What a take-over takes is measured part by part: the first two are the whole, and the others begin then. One client cannot
-// be reached, so the caches take a cache lease.
-func TestTakeoverIsMeasuredByPhase(t *testing.T) {
-	inBubble(t, 5*time.Minute, func(t *testing.T, ctx context.Context) {
-		c := celltest.Start(t, 3)
-		near, far := dial(t, ctx, c, "near", client.Config{}), dial(t, ctx, c, "far", client.Config{})
-		open(t, ctx, near, "/ls/local/file", 0)
-		open(t, ctx, far, "/ls/local/file", 0)
-		c.Cut("far")
-		c.FailOver()
-		time.Sleep(15 * time.Second)
-		counts, sums := cell.Measured(c.Replica(c.Master()))
-		const phase = "chubby_takeover_phase_seconds "
-		for _, name := range []string{"chubby_takeover_seconds", phase + "election", phase + "log", phase + "leases", phase + "first_lease", phase + "sessions", phase + "caches"} {
-			if counts[name] != 1 {
-				t.Errorf("%s was measured %d times; want once", name, counts[name])
-			}
-		}
-		if parts, whole := sums[phase+"log"]+sums[phase+"leases"], sums["chubby_takeover_seconds"]; math.Abs(parts-whole) > 1e-9 {
-			t.Errorf("log and leases took %v s, and the take-over %v", parts, whole)
-		}
-		if took := sums[phase+"caches"]; took < 1 || took > api.CacheLease.Seconds()+1 {
-			t.Errorf("caches took %v s, and a client that cannot be reached has a cache lease of %v", took, api.CacheLease)
-		}
-		if took := sums[phase+"first_lease"]; took > sums[phase+"caches"] {
-			t.Errorf("the first lease took %v s, as long as if the client that cannot be reached were waited for", took)
-		}
-		c.Heal("far")
-	})
+	}, calm)
 }
 
 // BenchmarkCalls measures what one client's calls allocate, in the client and in a cell of one replica together:

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	histories    = flag.Int("histories", 3, "how many histories of replicas that come and go TestMemberHistories makes")
+	histories    = flag.Int("histories", 2, "how many histories of replicas that come and go TestMemberHistories makes")
 	firstHistory = flag.Uint64("history", 1, "the seed of the first of them")
 )
 

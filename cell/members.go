@@ -21,40 +21,28 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	if me.InCell() {
 		return nil
 	}
+	o := &peer.Outsider{
+		Cell:     r.cfg.Cell,
+		Members:  rosterOf(r.cfg.Members),
+		Identity: r.stores.Identity(),
+		Callers:  r.port.Callers,
+		Ask:      r.port.AskBootstrap,
+		Clock:    r.clock,
+		Logger:   r.log,
+	}
 	if r.cfg.Join || r.cfg.Spare {
-		return r.join(ctx)
+		self, _ := r.cfg.self()
+		adding := fmt.Sprintf("chubbyctl cell add %s %s", me.ID, self.Raft)
+		if r.cfg.Spare {
+			adding += " --spare, if that was not done"
+		}
+		if err := o.Join(ctx, adding); err != nil {
+			return fmt.Errorf("join cell %s with %s: %w", r.cfg.Cell, r.cfg.Data, err)
+		}
+		return nil
 	}
-	b := &peer.Bootstrapper{
-		Cell:     r.cfg.Cell,
-		Members:  rosterOf(r.cfg.Members),
-		Identity: r.stores.Identity(),
-		Callers:  r.port.Callers,
-		Ask:      r.port.AskBootstrap,
-		Clock:    r.clock,
-		Logger:   r.log,
-		Begin:    func() error { return r.stores.Bootstrap(conf, r.transport) },
-	}
-	if err := b.Complete(ctx); err != nil {
+	if err := o.Begin(ctx, func() error { return r.stores.Bootstrap(conf, r.transport) }); err != nil {
 		return fmt.Errorf("bootstrap cell %s in %s: %w", r.cfg.Cell, r.cfg.Data, err)
-	}
-	return nil
-}
-
-func (r *Replica) join(ctx context.Context) error {
-	self, _ := r.cfg.self()
-	j := &peer.Joiner{
-		Cell:     r.cfg.Cell,
-		Members:  rosterOf(r.cfg.Members),
-		Address:  self.Raft,
-		Spare:    r.cfg.Spare,
-		Identity: r.stores.Identity(),
-		Callers:  r.port.Callers,
-		Ask:      r.port.AskBootstrap,
-		Clock:    r.clock,
-		Logger:   r.log,
-	}
-	if err := j.Complete(ctx); err != nil {
-		return fmt.Errorf("join cell %s with %s: %w", r.cfg.Cell, r.cfg.Data, err)
 	}
 	return nil
 }
@@ -155,11 +143,7 @@ func (r *Replica) servers() []raft.Server {
 	if running == nil {
 		return r.stores.Configuration().Servers
 	}
-	configuration := running.GetConfiguration()
-	if configuration.Error() != nil { // it never has one
-		return nil
-	}
-	return configuration.Configuration().Servers
+	return running.GetConfiguration().Configuration().Servers // it never has an error
 }
 
 // others returns the replicas of Raft's newest configuration without this one.
@@ -249,16 +233,12 @@ const levelProbeLimit = 2 * time.Second
 // Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
 func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
 	r := s.r
-	configuration := r.raft.GetConfiguration()
-	if err := configuration.Error(); err != nil {
-		return nil, &api.Error{Code: api.Unavailable, Message: "the members of the cell are not known", Err: err}
-	}
 	reports := r.ask(ctx, r.others(), levelProbeLimit)
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
 	}
 	var list []api.MemberLevel
-	for _, server := range configuration.Configuration().Servers {
+	for _, server := range r.servers() {
 		one := api.MemberLevel{ID: string(server.ID), MaxLevel: int(reports[string(server.ID)].MaxLevel)} // 0 of one that did not answer
 		if one.ID == r.cfg.ID {
 			one.MaxLevel = r.cfg.supports

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +99,7 @@ func TestClientsHearOfNewReplicas(t *testing.T) {
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		master := c.Master()
 		for i, with := range []string{"r4", "r5"} {
-			id := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == master })[i]
+			id := others(3, master)[i]
 			replace(t, ctx, c, operator, id, with)
 			c.Kill(id)
 		}
@@ -208,34 +207,6 @@ func TestJoinNeedsACertificate(t *testing.T) {
 	})
 }
 
-// phases says of each replica whether it has a vote, and whether it joins or leaves.
-func phases(t *testing.T, ctx context.Context, c *client.Client) string {
-	t.Helper()
-	members := must(c.Cell().Members(ctx))(t)
-	var words []string
-	for _, m := range members {
-		word := m.ID
-		if !m.Voter {
-			word += " without a vote"
-		}
-		words = append(words, strings.TrimSpace(word+" "+m.Phase))
-	}
-	return strings.Join(words, ", ")
-}
-
-// settles waits until the replicas are those.
-func settles(t *testing.T, ctx context.Context, c *client.Client, want string) {
-	t.Helper()
-	for {
-		is := phases(t, ctx, c)
-		if is == want {
-			return
-		}
-		stopIf(t, ctx.Err() != nil, "%s; want %s", is, want)
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
 // A replica that does not catch up gets no vote, and can be given up: a majority must not need one that holds nothing.
 func TestNewcomerGetsNoVoteBeforeItHoldsTheLog(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -248,12 +219,10 @@ func TestNewcomerGetsNoVoteBeforeItHoldsTheLog(t *testing.T) {
 			noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431"}, nil))
 			c.Pause(id)
 			time.Sleep(20 * time.Second)
-			if is, want := phases(t, ctx, by), "r1, r2, r3, "+id+" without a vote joining"; is != want {
-				t.Errorf("%s; want %s", is, want)
-			}
+			equal(t, membersAre(t, ctx, by), "r1, r2, r3, "+id+" without a vote joining", "the replicas are %s")
 			if id == "r4" { // it is given up
 				noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: id}, nil))
-				settles(t, ctx, by, "r1, r2, r3")
+				becomes(t, ctx, by, "r1, r2, r3", 0)
 				c.Resume(id)
 				cancel()
 				<-joined
@@ -261,7 +230,7 @@ func TestNewcomerGetsNoVoteBeforeItHoldsTheLog(t *testing.T) {
 				continue
 			}
 			c.Resume(id)
-			settles(t, ctx, by, "r1, r2, r3, r5")
+			becomes(t, ctx, by, "r1, r2, r3, r5", 0)
 			report(t, <-joined)
 			for _, m := range must(by.Cell().Members(ctx))(t) {
 				failIf(t, m.Waits != "", "it has joined, and %s waits: %s", m.ID, m.Waits)
@@ -277,11 +246,9 @@ func TestNobodyLeavesWithoutAMajority(t *testing.T) {
 		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r3"}, nil))
 		c.Kill("r2") // before the master looks at the roster
 		time.Sleep(20 * time.Second)
-		if is, want := phases(t, ctx, by), "r1, r2, r3 leaving"; is != want {
-			t.Errorf("%s; want %s", is, want)
-		}
+		equal(t, membersAre(t, ctx, by), "r1, r2, r3 leaving", "the replicas are %s")
 		write(t, ctx, c, "two of three")
 		c.Restart("r2")
-		settles(t, ctx, by, "r1, r2")
+		becomes(t, ctx, by, "r1, r2", 0)
 	})
 }

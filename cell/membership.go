@@ -73,12 +73,9 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 	if err != nil {
 		return err
 	}
-	future := r.raft.GetConfiguration() // without its index: hashicorp/raft v1.7.3 leaves it 0, which matches any configuration
-	if err := future.Error(); err != nil {
-		return err
-	}
+	servers := r.servers() // without its index: hashicorp/raft v1.7.3 leaves it 0, which matches any configuration
 	suffrage := raft.ServerSuffrage(-1)
-	for _, s := range future.Configuration().Servers {
+	for _, s := range servers {
 		if string(s.ID) == one.ID {
 			suffrage = s.Suffrage
 		}
@@ -114,7 +111,7 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 		return r.Transfer(ctx, "") // the next master continues
 	case one.Phase == raftfsm.Leaving && (suffrage != -1 || !stepped):
 		if suffrage != -1 {
-			if err := r.canGo(ctx, one, future.Configuration().Servers); err != nil {
+			if err := r.canGo(ctx, one, servers); err != nil {
 				return err
 			}
 		}

@@ -34,9 +34,7 @@ func findTheirWay(t *testing.T, c *celltest.Cell, ids ...string) {
 		if len(lost) == 0 {
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%v do not find their way back: %+v", lost, c.Replica(lost[0]).Health())
-		}
+		stopIf(t, time.Now().After(end), "%v do not find their way back: %+v", lost, c.Replica(lost[0]).Health())
 	}
 }
 
@@ -106,9 +104,7 @@ func TestSpareWhoseListIsOld(t *testing.T) {
 			servers = append(servers, fmt.Sprintf("r%d:7421", i+1))
 		}
 		operator := dial(t, ctx, c, "operator", client.Config{Servers: servers, NoCache: true})
-		joined := joins(ctx, c, "r9")
-		time.Sleep(time.Second)
-		noErr(t, client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r9", Raft: "r9:7431", Spare: true}, nil))
+		joined := standsBy(t, ctx, c, operator, "r9")
 		c.Isolate("r9") // else it could follow what is told from one to the next
 		for i, old := range others(3) {
 			replace(t, ctx, c, operator, old, []string{"r4", "r5", "r6"}[i])
@@ -129,12 +125,24 @@ func TestSpareWhoseListIsOld(t *testing.T) {
 	})
 }
 
-// membersAre returns the replicas of a cell in one line.
+// standsBy has a replica stand by as a spare; the channel has the result of its start.
+func standsBy(t *testing.T, ctx context.Context, c *celltest.Cell, by *client.Client, id string) <-chan error {
+	t.Helper()
+	joined := joins(ctx, c, id)
+	time.Sleep(time.Second)
+	noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431", Spare: true}, func([]client.Member) {}))
+	return joined
+}
+
+// membersAre returns the replicas of a cell in one line: whether each has no vote, and whether it joins, leaves or stands by.
 func membersAre(t *testing.T, ctx context.Context, c *client.Client) string {
 	t.Helper()
 	members := must(c.Cell().Members(ctx))(t)
 	var words []string
 	for _, m := range members {
+		if !m.Voter {
+			m.ID += " without a vote"
+		}
 		words = append(words, strings.TrimSpace(m.ID+" "+m.Phase))
 	}
 	slices.Sort(words)
@@ -146,9 +154,7 @@ func becomes(t *testing.T, ctx context.Context, c *client.Client, want string, n
 	t.Helper()
 	begun := time.Now()
 	for got := ""; got != want; got = membersAre(t, ctx, c) {
-		if ctx.Err() != nil || time.Since(begun) > notBefore+2*time.Minute {
-			t.Fatalf("the replicas are %s, want %s", got, want)
-		}
+		stopIf(t, ctx.Err() != nil || time.Since(begun) > notBefore+2*time.Minute, "the replicas are %s, want %s", got, want)
 		time.Sleep(time.Second)
 	}
 	if took := time.Since(begun); took < notBefore {
@@ -159,19 +165,17 @@ func becomes(t *testing.T, ctx context.Context, c *client.Client, want string, n
 // A spare stands by until a replica has been dead for long, by itself takes its place, and holds what it held. One that comes back in time stays; fail-overs
 // do not begin the time anew.
 func TestSpare(t *testing.T) {
-	const long = time.Minute
+	const long = 40 * time.Second
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		write(t, ctx, c, "before")
-		joined := joins(ctx, c, "r6")
-		time.Sleep(time.Second)
+		joined := standsBy(t, ctx, c, by, "r6")
 		add := client.MemberChange{Add: "r6", Raft: "r6:7431", Spare: true}
-		noErr(t, client.ChangeMembers(ctx, by, add, func([]client.Member) {}))
 		fails(t, client.ChangeMembers(ctx, by, add, nil), api.Exists, "added again")
 		add.Remove = "r1"
 		fails(t, client.ChangeMembers(ctx, by, add, nil), api.InvalidArgument, "a spare that replaces somebody")
-		const standsBy = "r1, r2, r3, r4, r5, r6 spare"
-		becomes(t, ctx, by, standsBy, 0) // the replica that is asked may be behind
+		const before = "r1, r2, r3, r4, r5, r6 without a vote spare"
+		becomes(t, ctx, by, before, 0) // the replica that is asked may be behind
 		status, err := by.Cell().Status(ctx)
 		failIf(t, err != nil || len(status.Replicas) != 5, "the status is %+v, %v", status, err)
 		dead := "r1"
@@ -182,10 +186,10 @@ func TestSpare(t *testing.T) {
 		time.Sleep(long - 20*time.Second)
 		c.Restart(dead)
 		time.Sleep(long + 30*time.Second)
-		equal(t, membersAre(t, ctx, by), standsBy, "a replica came back in time, and the replicas are %s")
+		equal(t, membersAre(t, ctx, by), before, "a replica came back in time, and the replicas are %s")
 		c.Kill(dead)
 		time.Sleep(long - 25*time.Second)
-		equal(t, membersAre(t, ctx, by), standsBy, "the spare did not stand by: %s")
+		equal(t, membersAre(t, ctx, by), before, "the spare did not stand by: %s")
 		c.Restart(c.FailOver())
 		want := strings.Replace("r1, r2, r3, r4, r5, r6", dead+", ", "", 1)
 		becomes(t, ctx, by, want, 5*time.Second)
@@ -197,7 +201,7 @@ func TestSpare(t *testing.T) {
 		}
 		c.FailOver()
 		equal(t, read(ctx, c), "before", "the contents are %q")
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
 }
 
 // A spare that has another data directory than when it was added, or is gone, or leaves, takes nobody's place.
@@ -206,10 +210,8 @@ func TestSpareThatCannot(t *testing.T) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		var waiting []<-chan error
 		stop, cancel := context.WithCancel(ctx)
-		for i, id := range []string{"r4", "r5"} {
-			waiting = append(waiting, joins(stop, c, id))
-			time.Sleep(time.Second)
-			noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: id, Raft: id + ":7431", Spare: true}, nil), i)
+		for _, id := range []string{"r4", "r5"} {
+			waiting = append(waiting, standsBy(t, stop, c, by, id))
 		}
 		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r5"}, func([]client.Member) {}))
 		if err := <-waiting[1]; !errors.Is(err, cell.ErrRefused) {
@@ -221,22 +223,20 @@ func TestSpareThatCannot(t *testing.T) {
 		}
 		c.Kill("r3")
 		time.Sleep(time.Minute)
-		equal(t, membersAre(t, ctx, by), "r1, r2, r3, r4 spare", "the replicas are %s")
+		equal(t, membersAre(t, ctx, by), "r1, r2, r3, r4 without a vote spare", "the replicas are %s")
 		joined := joins(ctx, c, "r4") // with its directory
 		becomes(t, ctx, by, "r1, r2, r4", 0)
 		if err := <-joined; err != nil {
 			t.Fatal(fmt.Errorf("the spare came back: %w", err))
 		}
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
 }
 
 // That a spare takes a place, which nobody asked for in that moment, is in the audit log once, as a change of the replicas that nobody called for, and why.
 func TestSpareIsAudited(t *testing.T) {
 	inAuditedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		root := as(t, ctx, c, "root")
-		joined := joins(ctx, c, "r4")
-		time.Sleep(time.Second)
-		noErr(t, client.ChangeMembers(ctx, root, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, nil))
+		joined := standsBy(t, ctx, c, root, "r4")
 		for _, r := range records() {
 			failIf(t, r.Principal != "root", "before: %+v", r)
 		}
@@ -248,7 +248,7 @@ func TestSpareIsAudited(t *testing.T) {
 		if r := all[0]; r.Event != "act" || r.Call != "ChangeMembers" || r.On != "r4 r4:7431 r3" || r.Code != "OK" || r.Principal+r.From+r.Message != "" || !strings.Contains(r.Reason, "r3 has not answered for 2") {
 			t.Errorf("%+v", r)
 		}
-	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
+	}, calm, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
 }
 
 // published is what a cell has published, and whether it can.
@@ -325,20 +325,14 @@ func TestPublish(t *testing.T) {
 		time.Sleep(time.Minute)
 		want("the name server is back", 1, three)
 
-		joined := joins(ctx, c, "r4")
-		time.Sleep(time.Second)
-		old := "r1"
-		if c.Master() == old {
-			old = "r2"
-		}
-		noErr(t, client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: old}, func([]client.Member) {}))
-		noErr(t, <-joined)
+		old := others(3, "r3", c.Master())[0]
+		replace(t, ctx, c, by, old, "r4")
 		time.Sleep(5 * time.Second)
 		now := strings.Replace(three, old+"="+old+":7421 ", "", 1) + " r4=r4:7421 -" + old
 		if _, last := names.since(); last != now {
 			t.Errorf("replaced: %q, want %q", last, now)
 		}
-	}, func(cfg *cell.Config) { cfg.Publish = names.publish })
+	}, calm, func(cfg *cell.Config) { cfg.Publish = names.publish })
 }
 
 // A replica that was down while another one was replaced follows the newcomer, which leads when it comes back; and it votes for the newcomer

@@ -173,40 +173,40 @@ func (w *onceWorker) round(ctx context.Context, h *client.Handle, token *api.Gen
 
 // copyRows has a row for each RPC that changes something and answers with more than that it was done: how a session makes the
 // change, by that number. Each has files of its own.
-func copyRows() map[protoreflect.Name]func(ctx context.Context, w *rights, about copied) (proto.Message, error) {
+func copyRows() map[protoreflect.Name]func(ctx context.Context, w *program, about copied) (proto.Message, error) {
 	const exclusive = pb.LockMode_LOCK_MODE_EXCLUSIVE
-	return map[protoreflect.Name]func(ctx context.Context, w *rights, about copied) (proto.Message, error){
-		"Open": func(ctx context.Context, w *rights, about copied) (proto.Message, error) {
-			return w.chubby.Open(ctx, &pb.OpenRequest{Caller: about.caller, Mutation: about.mutation,
+	return map[protoreflect.Name]func(ctx context.Context, w *program, about copied) (proto.Message, error){
+		"Open": func(ctx context.Context, w *program, about copied) (proto.Message, error) {
+			return w.Open(ctx, &pb.OpenRequest{Caller: about.caller, Mutation: about.mutation,
 				Path: about.made, Read: true, Write: true, Create: pb.Create_CREATE_MAY, Contents: []byte("one")})
 		},
-		"SetContents": func(ctx context.Context, w *rights, about copied) (proto.Message, error) {
-			return w.chubby.SetContents(ctx, &pb.SetContentsRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Contents: []byte("one")})
+		"SetContents": func(ctx context.Context, w *program, about copied) (proto.Message, error) {
+			return w.SetContents(ctx, &pb.SetContentsRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Contents: []byte("one")})
 		},
-		"SetACL": func(ctx context.Context, w *rights, about copied) (proto.Message, error) {
-			return w.chubby.SetACL(ctx, &pb.SetACLRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Acl: &pb.ACL{Read: "operator"}})
+		"SetACL": func(ctx context.Context, w *program, about copied) (proto.Message, error) {
+			return w.SetACL(ctx, &pb.SetACLRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Acl: &pb.ACL{Read: "operator"}})
 		},
-		"Txn": func(ctx context.Context, w *rights, about copied) (proto.Message, error) {
-			return w.chubby.Txn(ctx, &pb.TxnRequest{Caller: about.caller, Mutation: about.mutation, Operations: []*pb.TxnOperation{
+		"Txn": func(ctx context.Context, w *program, about copied) (proto.Message, error) {
+			return w.Txn(ctx, &pb.TxnRequest{Caller: about.caller, Mutation: about.mutation, Operations: []*pb.TxnOperation{
 				{Action: pb.TxnAction_TXN_ACTION_PUT, Path: about.there, Contents: []byte("one")},
 				{Action: pb.TxnAction_TXN_ACTION_CREATE, Path: about.made, Contents: []byte("one")},
 			}})
 		},
-		"TryAcquire": func(ctx context.Context, w *rights, about copied) (proto.Message, error) {
-			return w.chubby.TryAcquire(ctx, &pb.TryAcquireRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Mode: exclusive})
+		"TryAcquire": func(ctx context.Context, w *program, about copied) (proto.Message, error) {
+			return w.TryAcquire(ctx, &pb.TryAcquireRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Mode: exclusive})
 		},
-		"Acquire": func(ctx context.Context, w *rights, about copied) (proto.Message, error) {
-			stream, err := w.chubby.Acquire(ctx, &pb.AcquireRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Mode: exclusive})
+		"Acquire": func(ctx context.Context, w *program, about copied) (proto.Message, error) {
+			stream, err := w.Acquire(ctx, &pb.AcquireRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Mode: exclusive})
 			if err != nil {
 				return nil, err
 			}
 			return stream.Recv()
 		},
-		"Cancel": func(ctx context.Context, w *rights, about copied) (proto.Message, error) { // of a lock that was granted
-			if _, err := w.chubby.TryAcquire(ctx, &pb.TryAcquireRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Mode: exclusive}); err != nil {
+		"Cancel": func(ctx context.Context, w *program, about copied) (proto.Message, error) { // of a lock that was granted
+			if _, err := w.TryAcquire(ctx, &pb.TryAcquireRequest{Caller: about.caller, Mutation: about.mutation, Handle: about.handle, Mode: exclusive}); err != nil {
 				return nil, err
 			}
-			return w.chubby.Cancel(ctx, &pb.CancelRequest{Caller: about.caller, Mutation: about.mutation})
+			return w.Cancel(ctx, &pb.CancelRequest{Caller: about.caller, Mutation: about.mutation})
 		},
 	}
 }
@@ -251,16 +251,12 @@ func TestEveryChangeIsAnsweredByItsResult(t *testing.T) {
 			about.handle = w.open(one, &pb.OpenRequest{Path: about.there, Read: true, Write: true, ChangeAcl: true, Create: pb.Create_CREATE_MAY})
 			about.mutation = w.mutation()
 			first, err := send(t.Context(), w, about)
-			if err != nil {
-				t.Fatalf("%s: %v", method.Name(), err)
-			}
+			stopIf(t, err != nil, "%s: %v", method.Name(), err)
 			another := w.session("operator")
 			w.changeAll(another, about.there)
 			w.changeAll(another, about.made)
 			again, err := send(t.Context(), w, about)
-			if err != nil {
-				t.Fatalf("%s, sent again: %v", method.Name(), err)
-			}
+			stopIf(t, err != nil, "%s, sent again: %v", method.Name(), err)
 			if !proto.Equal(first, again) {
 				t.Errorf("%s was answered with\n%v\nand, after others had changed the node, with\n%v", method.Name(), first, again)
 			}
@@ -275,15 +271,15 @@ func TestEveryChangeIsAnsweredByItsResult(t *testing.T) {
 }
 
 // changeAll changes all that there is of a file: its contents, the names of its ACLs and its lock.
-func (w *rights) changeAll(caller *pb.Caller, path string) {
+func (w *program) changeAll(caller *pb.Caller, path string) {
 	w.t.Helper()
 	handle := w.open(caller, &pb.OpenRequest{Path: path, Read: true, Write: true, ChangeAcl: true, Create: pb.Create_CREATE_MAY})
-	_, err := w.chubby.SetContents(w.t.Context(), &pb.SetContentsRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Contents: []byte("another")})
+	_, err := w.SetContents(w.t.Context(), &pb.SetContentsRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Contents: []byte("another")})
 	if err == nil {
-		_, err = w.chubby.SetACL(w.t.Context(), &pb.SetACLRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Acl: &pb.ACL{Write: "operator"}})
+		_, err = w.SetACL(w.t.Context(), &pb.SetACLRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Acl: &pb.ACL{Write: "operator"}})
 	}
 	if err == nil {
-		_, err = w.chubby.TryAcquire(w.t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
+		_, err = w.TryAcquire(w.t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
 	}
 	if err != nil && api.CodeOf(pb.Error(err)) != api.LockHeld {
 		w.t.Fatal(err)

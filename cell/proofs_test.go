@@ -170,7 +170,7 @@ func lastPart(wanted uint64, before ...[]byte) []byte {
 // upgrade, it is said that nothing is known, whatever he has done under the number of that request before.
 func TestNobodyForgesActs(t *testing.T) {
 	inAuditedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
-		root, eve := as(t, ctx, c, "root"), callerAs(t, ctx, c, "eve")
+		root, eve := as(t, ctx, c, "root"), callerAs(t, c, "eve")
 		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 		put := func(path string, contents []byte) []*pb.TxnOperation {
 			return []*pb.TxnOperation{{Action: pb.TxnAction_TXN_ACTION_PUT, Path: path, Contents: contents}}
@@ -201,7 +201,7 @@ func TestNobodyForgesActs(t *testing.T) {
 				return err
 			}},
 		} {
-			m := eve.next()
+			m := eve.mutation()
 			contents := lastPart(requestHash(forged.parts...), partsOf(own)...)
 			must(eve.Txn(ctx, &pb.TxnRequest{Caller: eve.who, Mutation: m, Operations: put(own, contents)}))(t)
 			if all := records(); len(all) > 0 {

@@ -21,7 +21,6 @@ const (
 
 // publisher publishes a cell's replicas for the master. One goroutine uses it.
 type publisher struct {
-	publish  func(context.Context, Publication) error
 	last     Publication     // published last
 	next     session.Instant // time of the next publication
 	failures int             // in succession
@@ -33,12 +32,11 @@ func (r *Replica) publishReplicas(ctx context.Context) {
 	if r.cfg.Publish == nil {
 		return
 	}
-	fresh := publisher{publish: r.cfg.Publish}
-	p := fresh
+	var p publisher
 	for range ticks(ctx, lookEvery) {
 		if r.master.Load() == nil {
-			//mutant: _ = fresh //by TestPublish of ./cell
-			p = fresh
+			//mutant: /* nothing */ //by TestPublish of ./cell
+			p = publisher{}
 			r.publishing.Store(0)
 			continue
 		}
@@ -54,7 +52,7 @@ func (r *Replica) publishOnce(ctx context.Context, p *publisher) {
 	}
 	bound, cancel := context.WithTimeout(ctx, maxPublish)
 	defer cancel()
-	if err := p.publish(bound, what); err != nil {
+	if err := r.cfg.Publish(bound, what); err != nil {
 		if ctx.Err() != nil {
 			return
 		}

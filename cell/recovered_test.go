@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,9 +100,9 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 
 // A cell loses all replicas but one that has missed the last grants, and is recovered from that one, by force, into a new cell which
 // clients reach where the lost one was. No sequencer, session or handle from before is ever valid there, also none of those that the
-// survivor does not know of; a guard that has seen them refuses all earlier ones at once, and all of them when it has seen one of the new cell;
-// and it lets in every token of the new cell, as that goes on under the lost cell's id. There are 60 locks, with -full a
-// thousand.
+// survivor does not know of; a guard that has seen them refuses all earlier ones at once, and all of them when it has seen one of the
+// new cell; and it lets in every token of the new cell, as that goes on under the lost cell's id, but none of before the restore. There
+// are 60 locks, with -full a thousand.
 func TestForcedRecovery(t *testing.T) {
 	locks := manyLocks()
 	inBubble(t, time.Hour, func(t *testing.T, ctx context.Context) {
@@ -115,6 +116,12 @@ func TestForcedRecovery(t *testing.T) {
 
 		c := celltest.Start(t, 3)
 		m.now.Store(c)
+		fresh := dial(t, ctx, c, "fresh", client.Config{NoCache: true})
+		early := acquire(t, ctx, open(t, ctx, fresh, "/ls/local/l000", 0))
+		fails(t, admit(ctx, guard, early), api.BadSequencer, "a token of the new cell, before the restore")
+		if none, err := fresh.Cell().Status(ctx); err != nil || none.Restored != nil {
+			t.Errorf("before it was restored: %+v, %v", none.Restored, err)
+		}
 		source := sourceOf(b)
 		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, b.Recovered
 		is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), source, nil)
@@ -122,7 +129,12 @@ func TestForcedRecovery(t *testing.T) {
 		m.checkSessions(t, c)
 		for round := range 2 { // before and after a fail-over
 			after := dial(t, ctx, c, fmt.Sprint("after-", round), client.Config{})
-			for _, text := range append(m.known, m.issued...) {
+			now, err := after.Cell().Status(ctx)
+			stopIf(t, err != nil || now.Restored == nil || now.Restored.AtUnix == 0, "%+v, %v", now.Restored, err)
+			want := api.Restoration{Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: b.Recovered}
+			want.AtUnix = now.Restored.AtUnix
+			equal(t, *now.Restored, want, "the cell says that it was restored: %+v")
+			for _, text := range slices.Concat(m.known, m.issued, []string{early.Sequencer().String()}) {
 				if err := after.Cell().CheckSequencer(ctx, text); !errors.Is(err, api.BadSequencer) {
 					t.Fatalf("the recovered cell calls %s valid: %v", text, err)
 				}
@@ -169,7 +181,7 @@ func (m *movedLocks) checkSessions(t *testing.T, c *celltest.Cell) {
 		"the session, of the new epoch": {Caller: &pb.Caller{Session: m.old.caller.GetSession(), Epoch: now.caller.GetEpoch()}, Handle: m.old.handle},
 		"the handle, in a session":      {Caller: now.caller, Handle: m.old.handle},
 	} {
-		_, err := now.chubby.GetContentsAndStat(m.ctx, q)
+		_, err := now.GetContentsAndStat(m.ctx, q)
 		if err = pb.Error(err); !errors.Is(err, api.SessionExpired) && !errors.Is(err, api.BadHandle) {
 			t.Errorf("%s from before: %v", what, err)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/backup"
-	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -108,7 +107,7 @@ func TestRestore(t *testing.T) {
 		for _, text := range issued {
 			mustFail(t, after.Cell().CheckSequencer(ctx, text), api.BadSequencer, text)
 		}
-		equal(t, contentsAt(t, ctx, after, "/ls/local/l000"), "of the backup", "the contents are %q")
+		equal(t, contentsOf(t, ctx, after, "/ls/local/l000"), "of the backup", "the contents are %q")
 		if _, err := after.Open(ctx, "/ls/local/later", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 			t.Error("what came after the backup:", err)
 		}
@@ -142,16 +141,7 @@ func restoreAgain(t *testing.T, ctx context.Context, c *celltest.Cell, b *backup
 		t.Error("the place of an ephemeral node of the backup:", err)
 	}
 	c.Restart(c.FailOver())
-	equal(t, contentsAt(t, ctx, cl, "/ls/local/l000"), "later", "the contents are %q")
-}
-
-// contentsAt reads a file.
-func contentsAt(t *testing.T, ctx context.Context, c *client.Client, path string) string {
-	t.Helper()
-	h := must(c.Open(ctx, path, client.OpenOptions{Read: true}))(t)
-	text, _, err := h.Contents(ctx)
-	noErr(t, err)
-	return string(text)
+	equal(t, contentsOf(t, ctx, cl, "/ls/local/l000"), "later", "the contents are %q")
 }
 
 // The holder of a lock is cut off when a backup is restored: the restore waits until its lease is over, and nobody gets the
@@ -189,61 +179,6 @@ func TestRestoreWaitsForHolders(t *testing.T) {
 		}
 		if next.Token() <= l.Token() {
 			t.Error(next.Token(), l.Token())
-		}
-	})
-}
-
-// A cell is lost, and its backup is restored into a new one, of another id: guards that have seen the tokens of the lost cell go on with the new
-// one's, and let in no earlier one. The new cell goes on over restarts of its replicas.
-func TestRestoreIntoAnotherCell(t *testing.T) {
-	inBubble(t, 30*time.Minute, func(t *testing.T, ctx context.Context) {
-		guard := guardOf(t, ctx)
-		lost := celltest.Start(t, 1)
-		holder := dial(t, ctx, lost, "holder", client.Config{})
-		h := open(t, ctx, holder, "/ls/local/l", 0)
-		early := acquire(t, ctx, h)
-		noErr(t, early.Release(ctx))
-		b := takeBackup(t, ctx, holder)
-		newest := acquire(t, ctx, h)
-		noErr(t, admit(ctx, guard, newest))
-		lost.Close()
-
-		c := celltest.Start(t, 3)
-		fresh := dial(t, ctx, c, "fresh", client.Config{NoCache: true})
-		before := acquire(t, ctx, open(t, ctx, fresh, "/ls/local/l", 0))
-		fails(t, admit(ctx, guard, before), api.BadSequencer, "a token of the new cell, before the restore")
-		source := sourceOf(b)
-		source.Counter = newest.Token() + 5*raftfsm.RestoreGap // as if far more had been issued
-		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, "r4"
-		if none, err := fresh.Cell().Status(ctx); err != nil || none.Restored != nil {
-			t.Errorf("before it was restored: %+v, %v", none.Restored, err)
-		}
-		is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), source, nil)
-		if err != nil || is.CellID != b.CellID || is.Counter < source.Counter+raftfsm.RestoreGap {
-			t.Fatalf("%+v, %v", is, err)
-		}
-		for _, id := range []string{"r1", "r2", "r3"} {
-			c.Kill(id)
-			c.Restart(id)
-			cl := dial(t, ctx, c, "after-"+id, client.Config{})
-			now, err := cl.Cell().Status(ctx)
-			if err != nil || now.Restored == nil || now.Restored.AtUnix == 0 {
-				t.Fatalf("%+v, %v", now.Restored, err)
-			}
-			if got := *now.Restored; got != (api.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
-				t.Errorf("the cell says that it was restored: %+v", got)
-			}
-			l := acquire(t, ctx, open(t, ctx, cl, "/ls/local/l", 0))
-			report(t, admit(ctx, guard, l))
-			for _, old := range []*client.Lock{early, newest, before} {
-				if err := admit(ctx, guard, old); !errors.Is(err, api.BadSequencer) {
-					t.Errorf("token %v: %v", old.Token(), err)
-				}
-				if err := cl.Cell().CheckSequencer(ctx, old.Sequencer().String()); !errors.Is(err, api.BadSequencer) {
-					t.Errorf("token %v: %v", old.Token(), err)
-				}
-			}
-			report(t, l.Release(ctx))
 		}
 	})
 }
@@ -292,7 +227,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 					t.Fatalf("after %d steps, fail-over %v: %v", steps, failOver, err)
 				}
 				reader := dial(t, ctx, c, "reader", client.Config{NoCache: true})
-				if text := contentsAt(t, ctx, reader, "/ls/local/f0"); text != want {
+				if text := contentsOf(t, ctx, reader, "/ls/local/f0"); text != want {
 					t.Errorf("after %d steps, fail-over %v: the contents are %.10q", steps, failOver, text)
 				}
 				report(t, errOf(client.Restore(ctx, reader, sourceOf(b), nil)), "another restore")

@@ -124,7 +124,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	raftLog := peer.NewRaftLog(r.log, r.clock, r.memberAt)
 	r.transport = peer.NewTransport(r.port, raftLog)
 	r.mu.Lock()
-	r.quiet = r.transport.Silence
+	r.quiet = r.port.Silence
 	r.mu.Unlock()
 	r.fsm = fsm.New(r.cfg.supports, r.noteRoster, func(err error) {
 		switch {

@@ -117,13 +117,9 @@ func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []api.Act) {
 }
 
 func (s served) Members() ([]api.Member, error) {
-	roster := s.r.fsm.State().Roster // before the configuration: otherwise a newcomer might be in neither
-	future := s.r.raft.GetConfiguration()
-	if err := future.Error(); err != nil {
-		return nil, err
-	}
+	roster := s.r.fsm.State().Roster // before the servers: otherwise a newcomer might be in neither
 	var list []api.Member
-	for _, server := range future.Configuration().Servers {
+	for _, server := range s.r.servers() {
 		one := api.Member{
 			ID:     string(server.ID),
 			Raft:   string(server.Address),

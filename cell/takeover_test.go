@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -69,6 +70,20 @@ func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica 
 	}
 	testbed.Await(t, "a master", func() bool { return masterOf(replicas) != "" })
 	return replicas
+}
+
+// startAlone starts a cell of one replica on the loopback interface, which stops with the test.
+func startAlone(t *testing.T, edit func(*Config)) *Replica {
+	t.Helper()
+	cfg := Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}},
+		Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
+		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
+	}
+	edit(&cfg)
+	r := must(Start(t.Context(), cfg))(t)
+	t.Cleanup(func() { _ = r.Stop(t.Context()) })
+	return r
 }
 
 // masterOf returns the id of the replica that serves as master, "" without one.
@@ -172,9 +187,7 @@ func TestElectionTimeoutIsBelowEveryLease(t *testing.T) {
 			t.Errorf("an election timeout of %v: %v", timeout, err)
 		}
 	}
-	if MaxElectionTimeout >= api.MinLease {
-		t.Errorf("%v is not below the shortest lease, %v", MaxElectionTimeout, api.MinLease)
-	}
+	failIf(t, MaxElectionTimeout >= api.MinLease, "%v is not below the shortest lease, %v", MaxElectionTimeout, api.MinLease)
 }
 
 // A replica remembers its last take-overs, the latest first; of that alone something may go on, until the master is deposed.

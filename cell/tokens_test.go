@@ -18,7 +18,6 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/chubbylock/chubby/internal/tokens"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -117,9 +116,7 @@ func TestTokensRefused(t *testing.T) {
 			cfg := one.cfg
 			cfg.Servers, cfg.Dialer, cfg.Clock = c.Servers(), c.DialFrom("stranger"), celltest.Clock
 			_, err := client.New(ctx, cfg)
-			if err == nil || !strings.Contains(err.Error(), one.want) {
-				t.Errorf("%s: got %v, want %q", name, err, one.want)
-			}
+			failIf(t, err == nil || !strings.Contains(err.Error(), one.want), "%s: got %v, want %q", name, err, one.want)
 			if took := time.Since(began); took > 3*time.Second {
 				t.Errorf("%s: after %v", name, took)
 			}
@@ -167,15 +164,12 @@ func TestTokensEnd(t *testing.T) {
 	}
 }
 
-// A program without the library says who it is in the metadata of its calls, or by a call.
+// A program without the library says who it is in the metadata of its calls, or by a call. A connection that names nobody is closed.
 func TestTokensOverGRPC(t *testing.T) {
 	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
-		connect := func(files certs.Files) *grpc.ClientConn {
+		over := func(files certs.Files) *grpc.ClientConn {
 			t.Helper()
-			store := must(certs.Open(files))(t)
-			conn := must(grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(store.Client(c.Master(), nil))), grpc.WithContextDialer(c.Dial)))(t)
-			t.Cleanup(func() { _ = conn.Close() })
-			return conn
+			return connect(t, c.Dial, c.Master(), must(certs.Open(files))(t).Client(c.Master(), nil)).conn
 		}
 		issue := func(principal string) string {
 			token := must(c.issuer.Issue(principal, tokenAudience, time.Hour))(t)
@@ -194,7 +188,7 @@ func TestTokensOverGRPC(t *testing.T) {
 				t.Errorf("%s: got %q, %v, want %q", what, principal, err, want)
 			}
 		}
-		conn := connect(certs.Files{CA: c.clients.file})
+		conn := over(certs.Files{CA: c.clients.file})
 		alice := issue("alice")
 		who, err := whoami(conn, with("Bearer "+alice), "")
 		expect("in the metadata", who, err, "alice")
@@ -212,7 +206,7 @@ func TestTokensOverGRPC(t *testing.T) {
 		expect("two", "", err, "")
 		who, err = whoami(conn, ctx, "")
 		expect("after all that", who, err, "alice")
-		conn = connect(certs.Files{CA: c.clients.file})
+		conn = over(certs.Files{CA: c.clients.file})
 		_, err = whoami(conn, ctx, "")
 		expect("nothing shown", "", err, "")
 		if _, err := pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{}); !errors.Is(pb.Error(err), api.Unauthenticated) {
@@ -220,27 +214,22 @@ func TestTokensOverGRPC(t *testing.T) {
 		}
 		who, err = whoami(conn, ctx, issue("bob"))
 		expect("by a call", who, err, "bob")
-		conn = connect(certs.Files{CA: c.clients.file})
+		conn = over(certs.Files{CA: c.clients.file})
 		_, err = whoami(conn, ctx, "x")
 		expect("a bad one", "", err, "")
 		_, err = whoami(conn, ctx, issue("bob"))
 		expect("a good one after a bad one", "", err, "")
-		conn = connect(certs.Files{CA: c.clients.file})
+		conn = over(certs.Files{CA: c.clients.file})
 		_, err = whoami(conn, ctx, issue("@operators"))
 		expect("a name with another sense", "", err, "")
-		conn = connect(c.clients.client("carol"))
+		conn = over(c.clients.client("carol"))
 		who, err = whoami(conn, ctx, "")
 		expect("by a certificate", who, err, "carol")
 		_, err = whoami(conn, with("Bearer "+alice), "")
 		expect("a token over a connection with a certificate", "", err, "")
 		_, err = whoami(conn, ctx, issue("carol"))
 		expect("a token of the same name there", "", err, "")
-	})
-}
 
-// A connection that names nobody is closed.
-func TestTokensNeverShown(t *testing.T) {
-	inTokenCell(t, 1, func(t *testing.T, ctx context.Context, c *tokenCell) {
 		l := c.link(t, ctx, certs.Files{CA: c.clients.file})
 		select {
 		case <-l.Left():
@@ -248,9 +237,8 @@ func TestTokensNeverShown(t *testing.T) {
 			t.Error("it stays")
 		}
 		l = c.link(t, ctx, certs.Files{CA: c.clients.file})
-		token := must(c.issuer.Issue("alice", tokenAudience, time.Hour))(t)
 		time.Sleep(4 * time.Second)
-		must(pb.NewCellClient(l).Authenticate(ctx, &pb.AuthenticateRequest{Token: token}))(t)
+		must(pb.NewCellClient(l).Authenticate(ctx, &pb.AuthenticateRequest{Token: alice}))(t)
 		select {
 		case <-l.Left():
 			t.Error("it is closed, and names alice")

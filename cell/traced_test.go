@@ -57,9 +57,7 @@ func TestParentsOfTraces(t *testing.T) {
 	} {
 		spans.Reset()
 		call := tracer.Begin(context.Background(), "Open", parent)
-		if (call != nil) != traced {
-			t.Errorf("%q: a trace: %v, want %v", parent, call != nil, traced)
-		}
+		failIf(t, (call != nil) != traced, "%q: a trace: %v, want %v", parent, call != nil, traced)
 		if call != nil {
 			call.End(wire.TraceSubject{}, api.OK)
 			if list := spans.GetSpans(); len(list) != 1 || list[0].Parent.TraceID().String() != id || !list[0].Parent.IsRemote() {
@@ -161,9 +159,7 @@ func TestRatioOfTraces(t *testing.T) {
 			}
 			*now = now.Add(time.Second) // so that the bound in a second is not reached
 		}
-		if begun < of.fewest || begun > of.mostOf1k {
-			t.Errorf("ratio %v, parent %q: %d of 1000 are traced", of.ratio, of.parent, begun)
-		}
+		failIf(t, begun < of.fewest || begun > of.mostOf1k, "ratio %v, parent %q: %d of 1000 are traced", of.ratio, of.parent, begun)
 	}
 }
 
@@ -237,9 +233,7 @@ func fieldsOfHealth(t *testing.T) [][2]string {
 			tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json")
 			name, _, _ := strings.Cut(tag, ",")
 			comment := strings.TrimSpace(field.Comment.Text())
-			if comment == "" {
-				t.Errorf("Health.%s has no comment", field.Names[0].Name)
-			}
+			failIf(t, comment == "", "Health.%s has no comment", field.Names[0].Name)
 			fields = append(fields, [2]string{name, comment})
 		}
 		return false

@@ -100,7 +100,8 @@ func (d *deaf) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// One trace shows what a client has waited for: another client's cache, a place in the queue of a lock, and the commits.
+// One trace shows what a client has waited for: another client's cache, a place in the queue of a lock, and the commits. An error of a
+// call that is traced names its trace.
 func TestTraceOfAWait(t *testing.T) {
 	for over, through := range map[string]func(net.Conn) net.Conn{
 		"frames": func(conn net.Conn) net.Conn { return conn },
@@ -137,6 +138,12 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 		h := open(t, within, waiter, "/ls/local/d/lock", 0)
 		time.AfterFunc(3*time.Second, func() { _ = held.Release(ctx) })
 		acquire(t, within, h)
+		_, err := waiter.Open(within, "/ls/local/none/x", client.OpenOptions{Read: true})
+		var e *api.Error
+		id := root.SpanContext().TraceID().String()
+		failIf(t, !errors.As(err, &e) || e.Trace != id || !strings.Contains(e.Error(), "trace "+id), "a call of trace %s: %v", id, err)
+		_, err = waiter.Open(ctx, "/ls/local/none/x", client.OpenOptions{Read: true})
+		failIf(t, err == nil || strings.Contains(err.Error(), "trace"), "a call that is not traced: %v", err)
 		root.End()
 		synctest.Wait()
 
@@ -148,10 +155,9 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 		want := slices.Concat(
 			[]string{"chubby open", " attempt", "  chubby.Chubby/Open", "   wait for caches"}, entry,
 			[]string{"chubby open", " attempt", "  chubby.Chubby/Open"},
-			[]string{"chubby acquire", " attempt", "  chubby.Chubby/Acquire", "   wait in the queue of the lock"}, entry)
-		if !slices.Equal(names, want) {
-			t.Fatalf("the spans are\n%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
-		}
+			[]string{"chubby acquire", " attempt", "  chubby.Chubby/Acquire", "   wait in the queue of the lock"}, entry,
+			[]string{"chubby open", " attempt", "  chubby.Chubby/Open"})
+		stopIf(t, !slices.Equal(names, want), "the spans are\n%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
 		for _, s := range list {
 			if s.SpanContext.TraceID() != root.SpanContext().TraceID() || s.EndTime.Before(s.StartTime) {
 				t.Errorf("%s is of the trace %v, and lasts from %v to %v", s.Name, s.SpanContext.TraceID(), s.StartTime, s.EndTime)
@@ -174,25 +180,6 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 		call := find(t, list, "chubby.Chubby/Acquire")
 		if got := attributeOf(call, "chubby.path").AsString(); got != "/ls/local/d/lock" || attributeOf(call, "chubby.session").AsString() != waiter.Session().String() || len(attributeOf(call, "chubby.request").AsString()) != 16 {
 			t.Errorf("the call was of %v", call.Attributes)
-		}
-	}, r.traced)
-}
-
-// An error of a call that is traced names its trace, and so do the samples of the metrics that the call is counted in.
-func TestTraceIsNamed(t *testing.T) {
-	r := newRecorder(t, sdktrace.NeverSample())
-	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		cl := dial(t, ctx, c, "client", client.Config{NoCache: true, Tracer: r.provider})
-		within, root := sampled(ctx, r)
-		defer root.End()
-		id := root.SpanContext().TraceID().String()
-		_, err := cl.Open(within, "/ls/local/none", client.OpenOptions{Read: true})
-		var e *api.Error
-		if !errors.As(err, &e) || e.Trace != id || !strings.Contains(err.Error(), "trace "+id) {
-			t.Errorf("a call of the trace %s: %v", id, err)
-		}
-		if _, err := cl.Open(ctx, "/ls/local/none", client.OpenOptions{Read: true}); err == nil || strings.Contains(err.Error(), "trace") {
-			t.Errorf("a call that is not traced: %v", err)
 		}
 	}, r.traced)
 }

@@ -108,13 +108,9 @@ const transferProbePause = 5 * time.Millisecond
 
 // successors returns the voters that may take over: the one with that id, or all others.
 func (r *Replica) successors(to string) ([]raft.Server, error) {
-	configuration := r.raft.GetConfiguration()
-	if err := configuration.Error(); err != nil {
-		return nil, &api.Error{Code: api.Unavailable, Message: "the members of the cell are not known", Err: err}
-	}
 	var found []raft.Server
-	for _, s := range configuration.Configuration().Servers {
-		if s.Suffrage == raft.Voter && string(s.ID) != r.cfg.ID && (to == "" || string(s.ID) == to) {
+	for _, s := range r.others() {
+		if s.Suffrage == raft.Voter && (to == "" || string(s.ID) == to) {
 			found = append(found, s)
 		}
 	}
@@ -340,7 +336,7 @@ func (r *Replica) withhold(ctx context.Context, o *outage) {
 		return
 	}
 	silence := silentTimeouts * r.cfg.ElectionTimeout
-	r.transport.Hush(silence)
+	r.port.Hush(silence)
 	late := time.NewTimer(silence)
 	defer late.Stop()
 	select {

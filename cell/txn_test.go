@@ -184,7 +184,7 @@ func TestTxnTellsNothingWithoutARight(t *testing.T) {
 }
 
 // Locks that clients keep are asked for only by a transaction that deletes the node, and could do all else: not by one
-// that compares or writes, nor by one that is refused. Then the lock is given back, and the node deleted.
+// that compares or writes, nor by one that is refused. Then the lock is given back, and the node deleted, also by its author.
 func TestTxnAsksNobodyInVain(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		keeper, cl := dial(t, ctx, c, "keeper", client.Config{}), dial(t, ctx, c, "a", client.Config{})
@@ -212,6 +212,11 @@ func TestTxnAsksNobodyInVain(t *testing.T) {
 		if _, err := cl.Txn().Put("/ls/local/b", nil).Delete("/ls/local/kept").Commit(ctx); err != nil || time.Since(began) > 500*time.Millisecond {
 			t.Errorf("deleting it: %v, in %v", err, time.Since(began))
 		}
+		own := must(cl.Open(ctx, "/ls/local/own", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true}))(t)
+		used := acquire(t, ctx, own)
+		fails(t, errOf(cl.Txn().Delete("/ls/local/own").Commit(ctx)), api.LockHeld, "while its author uses the lock")
+		noErr(t, used.Release(ctx))
+		report(t, errOf(cl.Txn().Delete("/ls/local/own", client.IfExists()).Commit(ctx)), "while its author keeps the lock")
 	})
 }
 

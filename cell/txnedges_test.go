@@ -81,25 +81,6 @@ func TestTxnAgainAfterDoubt(t *testing.T) {
 	})
 }
 
-// A file is created on the condition of a sequencer, as it is written on one.
-func TestPutCreatesOnASequencer(t *testing.T) {
-	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		cl := dial(t, ctx, c, "a", client.Config{})
-		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
-		absent, holding := client.IfGeneration(0), client.IfSequencer(lock.Sequencer())
-		stat, err := cl.Put(ctx, "/ls/local/file", []byte("1"), absent, holding)
-		if _, is, _ := cl.Get(ctx, "/ls/local/file"); err != nil || stat.Content == 0 || stat.Content != is.Content || stat.Size != 1 {
-			t.Errorf("%+v, %v; it is %+v", stat, err, is)
-		}
-		fails(t, errOf(cl.Put(ctx, "/ls/local/file", []byte("2"), absent, holding)), api.GenerationMismatch, "the second time")
-		noErr(t, lock.Release(ctx))
-		fails(t, errOf(cl.Put(ctx, "/ls/local/late", nil, absent, holding)), api.BadSequencer, "without the lock")
-		if is := contentsOf(t, ctx, cl, "/ls/local/file") + contentsOf(t, ctx, cl, "/ls/local/late"); is != "1absent" {
-			t.Errorf("the files have %q", is)
-		}
-	})
-}
-
 // A name that is too long under the cell's own name is refused under the other, too, before anything is done: nobody
 // could be notified, not even its author.
 func TestAliasMakesNoLongerNames(t *testing.T) {
@@ -178,22 +159,9 @@ func TestTxnIsCheckedAtTheDoor(t *testing.T) {
 			"no path": {with(func(q *pb.TxnRequest) { q.Operations[0].Path = "/ls/local/a//b" }), api.InvalidPath},
 		} {
 			row.q.Caller, row.q.Mutation = caller, w.mutation()
-			_, err := w.chubby.Txn(t.Context(), row.q)
+			_, err := w.Txn(t.Context(), row.q)
 			failIf(t, api.CodeOf(pb.Error(err)) != row.code, "%s: %v, want %v", what, err, row.code)
 		}
-	})
-}
-
-// A lock that the author's own client keeps, and does not use, is given back for the transaction that deletes its node; one
-// that it uses is not.
-func TestTxnAsksItsAuthorForALock(t *testing.T) {
-	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		cl := dial(t, ctx, c, "a", client.Config{})
-		h := must(cl.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true}))(t)
-		used := acquire(t, ctx, h)
-		fails(t, errOf(cl.Txn().Delete("/ls/local/kept").Commit(ctx)), api.LockHeld, "while it is used")
-		noErr(t, used.Release(ctx))
-		report(t, errOf(cl.Txn().Delete("/ls/local/kept", client.IfExists()).Commit(ctx)), "while it is kept")
 	})
 }
 

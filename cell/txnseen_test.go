@@ -109,9 +109,7 @@ func TestTxnIsAudited(t *testing.T) {
 		}
 		must(many.Commit(ctx))(t)
 		for _, r := range records() {
-			if r.Event != "act" || r.Call != "Txn" || r.Principal != "root" || r.Code != "OK" || !want[r.On] {
-				t.Errorf("recorded: %+v", r)
-			}
+			failIf(t, r.Event != "act" || r.Call != "Txn" || r.Principal != "root" || r.Code != "OK" || !want[r.On], "recorded: %+v", r)
 			delete(want, r.On)
 		}
 		failIf(t, len(want) > 0, "not recorded: %v", want)
@@ -128,11 +126,19 @@ func TestTxnIsAudited(t *testing.T) {
 	}, func(cfg *cell.Config) { cfg.Cell = "berlin" })
 }
 
-// What transactions write is counted as what others write.
+// What transactions write is counted as what others write. A write that is refused, as one that is made on a condition, has written
+// nothing, and is no misuse.
 func TestTxnIsLinted(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		same, large := dial(t, ctx, c, "same", client.Config{NoCache: true}), dial(t, ctx, c, "large", client.Config{NoCache: true})
+		refused := open(t, ctx, dial(t, ctx, c, "refused", client.Config{NoCache: true}), "/ls/local/refused", 0)
+		for range 2 {
+			must(refused.SetContents(ctx, []byte("same")))(t)
+		}
 		for i := range 60 {
+			for _, contents := range [][]byte{[]byte("same"), make([]byte, misuse.LargeWrite)} {
+				mustFail(t, errOf(refused.SetContents(ctx, contents, client.IfGeneration(1))), api.GenerationMismatch)
+			}
 			must(same.Txn().Put("/ls/local/a", []byte("x")).Put("/ls/local/b", fmt.Append(nil, i)).Commit(ctx))(t)
 			must(large.Txn().Put("/ls/local/c", fmt.Appendf(nil, "%*d", misuse.LargeWrite, i)).Commit(ctx))(t)
 			<-time.After(time.Second)

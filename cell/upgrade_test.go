@@ -21,9 +21,7 @@ import (
 // upgradedCell is a cell whose replicas have binaries of different versions.
 type upgradedCell struct {
 	*celltest.Cell
-	t *testing.T
-
-	mu    sync.Mutex // guards knows
+	t     *testing.T
 	knows map[string]int
 }
 
@@ -34,8 +32,6 @@ func startUpgradedCell(t *testing.T, options ...func(*cell.Config)) *upgradedCel
 		for _, option := range options {
 			option(cfg)
 		}
-		u.mu.Lock()
-		defer u.mu.Unlock()
 		if level, ok := u.knows[cfg.ID]; ok {
 			cfg.Support(level)
 		}
@@ -43,17 +39,10 @@ func startUpgradedCell(t *testing.T, options ...func(*cell.Config)) *upgradedCel
 	return u
 }
 
-// install makes a replica know a level from its next start on.
-func (u *upgradedCell) install(id string, level int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.knows[id] = level
-}
-
 // replace restarts a replica, with a binary that knows that level.
 func (u *upgradedCell) replace(id string, level int) {
 	u.Kill(id)
-	u.install(id, level)
+	u.knows[id] = level
 	u.Restart(id)
 	u.Master()
 }
@@ -131,7 +120,7 @@ func TestUpgrade(t *testing.T) {
 			u.Master()
 			u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, says)
 		}
-		u.install("r3", next)
+		u.knows["r3"] = next
 		u.Restart("r3")
 		u.replace("r2", old) // until the upgrade is finished, an operator can go back
 		u.finish(ctx, k, client.Upgrade{Level: old, Newest: next}, knowsOld("r2"))
@@ -146,7 +135,7 @@ func TestUpgrade(t *testing.T) {
 		}
 
 		u.Kill("r3")
-		u.install("r3", old)
+		u.knows["r3"] = old
 		err := u.TryRestart(ctx, "r3")
 		if err == nil {
 			select {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -32,28 +31,10 @@ type acquireCall struct {
 
 func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOption) (*acquireCall, error) {
 	a := &acquireCall{handle: h, mode: mode, options: lockOptionsOf(options)}
-	o := a.options
-	var fault string
-	switch {
-	case !mode.Valid():
-		fault = fmt.Sprintf("%v is not a mode of a lock", mode)
-	case !o.ownsHandle && (o.shared || o.try || o.lockDelay != nil):
-		fault = "Shared, Try and LockDelay are for Client.Acquire and Client.Do; of a handle, the call says the mode, " +
-			"TryAcquire tries, and OpenOptions say the lock-delay"
-	case o.atLeast != 0:
-		fault = fmt.Sprintf("AtLeast is for Client.Do, and not negative; it is %v", o.atLeast)
-	case len(o.reason) > api.MaxReason:
-		fault = longReason(o.reason)
-	case len(o.owner) > api.MaxOwner || !utf8.ValidString(o.owner):
-		fault = fmt.Sprintf("the owner that is declared must be UTF-8 of at most %d bytes", api.MaxOwner)
-	default:
-		return a, nil
+	if fault := a.options.fault(mode); fault != "" {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fault}
 	}
-	return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fault}
-}
-
-func longReason(reason string) string {
-	return fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(reason), api.MaxReason)
+	return a, nil
 }
 
 // Acquire waits in the lock's queue and returns the lock. If ctx ends first, the error is DeadlineExceeded or
@@ -127,10 +108,9 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	defer first.Stop()
 	watch := a.handle.client.cell.dispatcher.watchAnswer(t)
 	defer watch.endWatch()
-	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
-		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
-		Owner: a.options.owner, DetectDeadlock: a.options.detect, Quiet: a.options.quiet, WaitedNs: a.waitedNs(),
-	})
+	q := a.options.acquireRequest()
+	q.Caller, q.Mutation, q.Handle, q.Mode, q.Ticket, q.WaitedNs = caller, m, a.token, chubbypb.LockMode(a.mode), a.ticket, a.waitedNs()
+	stream, err := t.data.chubby.Acquire(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -337,9 +317,9 @@ func (a *acquireCall) tryMutation(op string) mutation {
 	return mutation{
 		op: op, path: a.handle.path, settle: a.settleAcquire,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.data.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
-				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Owner: a.options.owner, Quiet: a.options.quiet,
-			})
+			q := a.options.tryRequest()
+			q.Caller, q.Mutation, q.Handle, q.Mode = caller, m, a.token, chubbypb.LockMode(a.mode)
+			reply, err := t.data.chubby.TryAcquire(ctx, q)
 			a.granted = reply.GetGranted()
 			return err
 		},

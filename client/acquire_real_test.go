@@ -19,20 +19,14 @@ import (
 // A lock that is free is had at once, and one that becomes free soon, although 192
 // requests of the session wait for another, as many as may.
 func TestFreeLockInACrowd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 1)
-		dial := func() *client.Client {
-			c := dialled(t, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
-			return c
-		}
+	celltest.Run(t, 1, func(t *testing.T, cell *celltest.Cell) {
 		open := func(c *client.Client, path string) *client.Handle {
 			return opened(t, c, path, client.OpenOptions{Write: true, Create: client.File})
 		}
-		holder, c := dial(), dial()
+		holder, c := cell.Client("holder"), cell.Client("crowd")
 		acquire := func(h *client.Handle, most time.Duration) *client.Lock {
 			began := time.Now()
-			bound := bounded(t, 10*time.Minute)
-			l, err := h.Acquire(bound, api.Exclusive)
+			l, err := h.Acquire(bounded(t, 10*time.Minute), api.Exclusive)
 			if d := time.Since(began); err != nil || d > most {
 				t.Errorf("%s: %v after %v, want it within %v", h.Path(), err, d, most)
 			}
@@ -59,24 +53,20 @@ func TestFreeLockInACrowd(t *testing.T) {
 		for range waits {
 			<-done
 		}
-		closed(t, c, holder)
 	})
 }
 
 // A client that keeps a lock until another asks for it hears of one that has begun to wait
 // at a new master before the holder was heard there.
 func TestConflictDuringFailOverIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 3)
-		open := func(host string) (*client.Client, *client.Handle) {
-			c := dialled(t, client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(host), Clock: celltest.Clock, Lease: 30 * time.Second})
-			h := opened(t, c, "/ls/local/lock", client.OpenOptions{
+	celltest.Run(t, 3, func(t *testing.T, cell *celltest.Cell) {
+		open := func(host string) *client.Handle {
+			c := cell.Client(host, func(cfg *client.Config) { cfg.Lease = 30 * time.Second })
+			return opened(t, c, lockPath, client.OpenOptions{
 				Read: true, Write: true, Create: client.File, Events: []api.EventKind{api.EventConflictingLock},
 			})
-			return c, h
 		}
-		one, holder := open("holder")
-		two, waiter := open("waiter")
+		holder, waiter := open("holder"), open("waiter")
 		l := acquired(t, holder)
 		cell.Cut("holder")
 		cell.FailOver()
@@ -105,7 +95,6 @@ func TestConflictDuringFailOverIsTold(t *testing.T) {
 		}
 		noError(t, l.Release(t.Context()))
 		noError(t, <-got)
-		closed(t, one, two)
 	})
 }
 
@@ -129,28 +118,20 @@ func conflict(t *testing.T, h *client.Handle) *api.Event {
 // A request that is quiet is told to no program, but it has a lock given back that is kept and not used; and so has
 // a Delete. Other requests are told with their reasons.
 func TestQuietRequestOfAKeptLock(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 1, func(t *testing.T, c *cachers) {
 		h := opened(t, c.one, "/ls/local/lock", client.OpenOptions{
 			Write: true, Create: client.File, CacheLock: true, Events: []api.EventKind{api.EventConflictingLock},
 		})
-		asks := map[string]func(options ...client.LockOption) error{
-			"TryAcquire": func(options ...client.LockOption) error {
-				l, err := c.h2.TryAcquire(t.Context(), api.Exclusive, append(options, client.Reason("a backup"))...)
+		for name, acquire := range map[string]func(context.Context, api.LockMode, ...client.LockOption) (*client.Lock, error){
+			"TryAcquire": c.h2.TryAcquire, "Acquire": c.h2.Acquire,
+		} {
+			ask := func(options ...client.LockOption) error {
+				l, err := acquire(bounded(t, 3*time.Second), api.Exclusive, append(options, client.Reason("a backup"))...)
 				if err == nil {
 					c.release(l)
 				}
 				return err
-			},
-			"Acquire": func(options ...client.LockOption) error {
-				within := bounded(t, 3*time.Second)
-				l, err := c.h2.Acquire(within, api.Exclusive, append(options, client.Reason("a backup"))...)
-				if err == nil {
-					c.release(l)
-				}
-				return err
-			},
-		}
-		for name, ask := range asks {
+			}
 			c.release(c.acquire(h))
 			if err := ask(client.Quiet()); err != nil {
 				t.Errorf("%s of a lock that is kept: %v", name, err)
@@ -184,7 +165,7 @@ func TestQuietRequestOfAKeptLock(t *testing.T) {
 // A request stays quiet, and one that is not stays one, at a master that knows neither of them, nor the holder.
 func TestQuietRequestDuringFailOver(t *testing.T) {
 	for _, quiet := range []bool{true, false} {
-		withCachers(t, func(t *testing.T, c *cachers) {
+		withCachers(t, 3, func(t *testing.T, c *cachers) {
 			h := opened(t, c.one, "/ls/local/other", client.OpenOptions{
 				Write: true, Create: client.File, Events: []api.EventKind{api.EventConflictingLock},
 			})
@@ -216,26 +197,23 @@ func TestQuietRequestDuringFailOver(t *testing.T) {
 func TestDeadlockIsTold(t *testing.T) {
 	for _, failOver := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fail-over %t", failOver), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { deadlock(t, failOver) })
+			celltest.Run(t, 3, func(t *testing.T, cell *celltest.Cell) { deadlock(t, cell, failOver) })
 		})
 	}
 }
 
-func deadlock(t *testing.T, failOver bool) {
+func deadlock(t *testing.T, cell *celltest.Cell, failOver bool) {
 	const n = 3
-	cell := celltest.Start(t, 3)
 	var sessions []*client.Client
 	var handles [n][n]*client.Handle // of session and lock
 	var held [n]*client.Lock
 	for i := range n {
-		c := dialled(t, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+		c := cell.Client("host")
 		sessions = append(sessions, c)
 		for j := range n {
 			handles[i][j] = opened(t, c, fmt.Sprintf("/ls/local/l%d", j), client.OpenOptions{Write: true, Create: client.File})
 		}
-		var err error
-		held[i], err = handles[i][i].Acquire(t.Context(), api.Exclusive, client.DetectDeadlock(""))
-		must(t, err)
+		held[i] = ok(handles[i][i].Acquire(t.Context(), api.Exclusive, client.DetectDeadlock("")))(t)
 	}
 	type answer struct {
 		i    int
@@ -286,9 +264,6 @@ func deadlock(t *testing.T, failOver bool) {
 			t.Fatalf("session %d: %v", next.i, next.err)
 		}
 		noError(t, next.lock.Release(t.Context()))
-	}
-	for _, c := range sessions {
-		closed(t, c)
 	}
 }
 

@@ -35,7 +35,6 @@ func crowd(t *testing.T, f *fake, c *Client, n int) (end func()) {
 		for range n {
 			<-done
 		}
-		closeClient(t, holder)
 	}
 }
 
@@ -43,8 +42,7 @@ func crowd(t *testing.T, f *fake, c *Client, n int) (end func()) {
 func TestGivenUpInACrowd(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		end := crowd(t, f, c, maxSessionWaits)
-		bound := bounded(t, time.Minute)
-		_, err := lockable(t, c, 0).Acquire(bound, api.Exclusive)
+		_, err := lockable(t, c, 0).Acquire(bounded(t, time.Minute), api.Exclusive)
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != api.DeadlineExceeded || len(e.Holders) != 1 || !strings.Contains(e.Message, "192") {
 			t.Errorf("%v", err)
@@ -110,8 +108,6 @@ func TestCrowdOfACell(t *testing.T) {
 		if len(cell.places) != 0 {
 			t.Errorf("%d places are taken by nobody", len(cell.places))
 		}
-		noError(t, cell.Close())
-		closeClient(t, holder)
 	})
 }
 
@@ -139,8 +135,6 @@ func TestLostSessionLeavesItsPlaces(t *testing.T) {
 		if len(cell.places) != 0 {
 			t.Errorf("%d places are taken by nobody", len(cell.places))
 		}
-		noError(t, cell.Close())
-		_ = holder.Close(t.Context())
 	})
 }
 
@@ -151,8 +145,7 @@ func TestOwnLockInACrowd(t *testing.T) {
 		c.numbers.places = make(chan struct{})
 		h := lockable(t, c, 0)
 		l := ok(h.TryAcquire(t.Context(), api.Exclusive))(t)
-		ctx := bounded(t, time.Minute)
-		wants(t, "Acquire", second(h.Acquire(ctx, api.Exclusive)), api.LockHeld)
+		wants(t, "Acquire", second(h.Acquire(bounded(t, time.Minute), api.Exclusive)), api.LockHeld)
 		noError(t, l.Release(t.Context()))
 	})
 }
@@ -198,7 +191,6 @@ func TestLockEndsBeforeOthersCanHoldIt(t *testing.T) {
 				if err := l.Release(t.Context()); err != nil || f.state().held != 0 {
 					t.Errorf("Release once healed: %v, held %d", err, f.state().held)
 				}
-				closeClient(t, c)
 			})
 		}
 	}
@@ -210,19 +202,12 @@ func TestGrantInJeopardy(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		// KeepAlives are lost, calls are not.
 		f.script(func(s seen) verb {
-			switch s.method {
-			case "KeepAlive":
-				return hang
-			case "TryAcquire":
-				return after(3 * time.Second)
-			}
-			return nil
+			return map[string]verb{"KeepAlive": hang, "TryAcquire": after(3 * time.Second)}[s.method]
 		})
 		c := f.client(f.config())
 		h := lockable(t, c, 0)
 		time.Sleep(c.Left() - time.Second)
-		ctx := bounded(t, 4*time.Second)
-		l, err := h.TryAcquire(ctx, api.Exclusive)
+		l, err := h.TryAcquire(bounded(t, 4*time.Second), api.Exclusive)
 		if !errors.Is(err, context.DeadlineExceeded) || c.State() != session.Jeopardy {
 			t.Errorf("in jeopardy: %v, %v", l, err)
 		}
@@ -234,15 +219,13 @@ func TestGrantInJeopardy(t *testing.T) {
 		if n := len(f.heard("Release")); n != 1 {
 			t.Errorf("%d releases of the lock that was not wanted", n)
 		}
-		closeClient(t, c)
 	})
 }
 
 // Without a master, the lock with the shorter lock-delay is given up first, in time,
 // in whichever order they were acquired.
 func TestLocksEndInTheOrderOfTheirDelays(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		ended := map[time.Duration]time.Time{}
 		var mu sync.Mutex
 		for _, delay := range []time.Duration{10 * time.Second, 0, 5 * time.Second} {
@@ -258,7 +241,6 @@ func TestLocksEndInTheOrderOfTheirDelays(t *testing.T) {
 		f.cut(addresses()...)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		_ = c.Close(t.Context()) // nobody is there to be told
 		mu.Lock()
 		defer mu.Unlock()
 		if a, b, c := ended[0], ended[5*time.Second], ended[10*time.Second]; a.IsZero() || b.Sub(a) < 4*time.Second || c.Sub(b) < 4*time.Second {
@@ -279,23 +261,6 @@ func TestMargin(t *testing.T) {
 			t.Errorf("Margin(%v, %v) = %v, want %v", c.lease, c.delay, got, c.want)
 		}
 	}
-}
-
-// A negative quota is refused without a call, and what 0 means is said of a principal and of a directory as it is.
-func TestNegativeQuota(t *testing.T) {
-	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		for _, err := range []error{c.SetDirectoryQuota(t.Context(), "/ls/foo/d", -1, 0), c.SetDirectoryQuota(t.Context(), "/ls/foo/d", 0, -1)} {
-			if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "0 is no limit") {
-				t.Errorf("of a directory: %v", err)
-			}
-		}
-		if err := c.SetPrincipalQuota(t.Context(), "ci", api.Quota{Handles: -1}); !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "0 stands for the default") {
-			t.Errorf("of a principal: %v", err)
-		}
-		if n := len(f.heard("SetQuota")); n > 0 {
-			t.Errorf("%d calls", n)
-		}
-	})
 }
 
 // A master of an older version does not know what a transaction is (the fake is one). It is asked once, and the error

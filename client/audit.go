@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
@@ -155,11 +156,7 @@ func (l *Lock) noteAuditedLoss(explanation string) {
 }
 
 func impliesLockLost(c api.Code) bool {
-	switch c {
-	case api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.NotFound:
-		return true
-	}
-	return false
+	return slices.Contains([]api.Code{api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.NotFound}, c)
 }
 
 // presentHandle presents a handle to a new master (Chubby §2.9, step 8). Then it queues

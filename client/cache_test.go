@@ -29,6 +29,8 @@ func TestKeep(t *testing.T) {
 		kept  bool
 	}{
 		{"nothing", func(*cache) {}, true},
+		{"the master of the read was deposed before", func(c *cache) { c.epoch = 5 }, false},
+		{"the master of the read is the next, unheard of", func(c *cache) { c.epoch = 3 }, false},
 		{"an invalidation", func(c *cache) { c.invalidate("/ls/foo" + string(cachedName)) }, false},
 		{"an invalidation of another name", func(c *cache) { c.invalidate("/ls/foo/y") }, true},
 		{"a fail-over", func(c *cache) { c.flush(5) }, false},
@@ -48,17 +50,6 @@ func TestKeep(t *testing.T) {
 		c.endFetch(f)
 		if _, is := c.read(0, cachedName, 1, wantContents); (is == foundUsable) != test.kept {
 			t.Errorf("%s: found %v", test.name, is)
-		}
-	}
-}
-
-// What another master has told is not kept: the present one does not know that it
-// was.
-func TestKeepOfAnotherEpoch(t *testing.T) {
-	for _, epoch := range []api.Epoch{3, 5} {
-		c := newCache(1<<20, 4)
-		if keepText(c, c.beginFetch(cachedName), epoch, "a") {
-			t.Errorf("what the master of epoch %d told was kept in epoch 4", epoch)
 		}
 	}
 }
@@ -146,9 +137,8 @@ func TestSpareHandles(t *testing.T) {
 // and not used: a cached read waits like any other, and asks when the session is
 // safe again.
 func TestJeopardyEmptiesTheCache(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cacheable = true
-		c := f.client(f.config())
 		h := watching(t, c)
 		for range 3 {
 			must(t, second(h.Stat(t.Context())))
@@ -160,24 +150,21 @@ func TestJeopardyEmptiesTheCache(t *testing.T) {
 		time.Sleep(c.Left() - time.Millisecond)
 		wants(t, "while the lease runs", second(h.Stat(t.Context())), nil)
 		time.Sleep(time.Millisecond)
-		ctx := bounded(t, time.Second)
-		wants(t, "in jeopardy", second(h.Stat(ctx)), context.DeadlineExceeded)
+		wants(t, "in jeopardy", second(h.Stat(bounded(t, time.Second))), context.DeadlineExceeded)
 		f.heal()
 		time.Sleep(5 * time.Second)
 		before := len(f.heard("GetStat"))
 		if _, err := h.Stat(t.Context()); err != nil || len(f.heard("GetStat")) != before+1 || c.Stats().Cache.Flushes == 0 {
 			t.Errorf("safe again: %v, %d calls, %d before", err, len(f.heard("GetStat")), before)
 		}
-		closeClient(t, c)
 	})
 }
 
 // Chubby §2.7: what the cell says is to be dropped is dropped before that is
 // acknowledged; so is everything, at a fail-over.
 func TestDroppedBeforeAcknowledged(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cacheable = true
-		c := f.client(f.config())
 		h := watching(t, c)
 		look := func(calls int) {
 			t.Helper()
@@ -202,7 +189,6 @@ func TestDroppedBeforeAcknowledged(t *testing.T) {
 		if kinds := h.waiting(); slices.Contains(kinds, api.EventCacheInvalidation) {
 			t.Errorf("the application was told: %v", kinds)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -227,7 +213,6 @@ func inCachingReader(t *testing.T, test func(r *cachingReader)) {
 		r.c = f.client(cfg)
 		r.h = watching(t, r.c)
 		test(r)
-		closeClient(t, r.c)
 	})
 }
 
@@ -267,12 +252,7 @@ func TestCacheLeaseIsRenewedInUse(t *testing.T) {
 		const span = 100 * time.Second
 		r.look(1, 0)
 		r.look(1, 1)
-		r.f.script(func(s seen) verb {
-			if s.method == "RenewCache" {
-				return after(renewBefore / 2) // a slow network
-			}
-			return nil
-		})
+		r.f.on("RenewCache", after(renewBefore/2)) // a slow network
 		for range int(span / (10 * time.Millisecond)) {
 			before := time.Now()
 			if _, err := r.h.Stat(r.Context()); err != nil || !time.Now().Equal(before) {
@@ -294,20 +274,10 @@ func TestCacheLeaseIsRenewedInUse(t *testing.T) {
 func TestCacheLeaseEndsByTheClock(t *testing.T) {
 	inCachingReader(t, func(r *cachingReader) {
 		const slow = 400 * time.Millisecond
-		r.f.script(func(s seen) verb {
-			if s.method == "RenewCache" {
-				return after(slow)
-			}
-			return nil
-		})
+		r.f.on("RenewCache", after(slow))
 		r.look(1, 0)
 		r.look(1, 1)
-		r.f.script(func(s seen) verb {
-			if s.method == "RenewCache" {
-				return hang
-			}
-			return nil
-		})
+		r.f.on("RenewCache", hang)
 		usable := time.Duration(float64(api.CacheLease)*(1-api.ClockRateBound)) - slow
 		r.jump(usable - time.Millisecond)
 		if _, err := r.h.Stat(r.Context()); err != nil || len(r.f.heard("GetStat")) != 1 {

@@ -217,12 +217,10 @@ func awaitCacheLease(ctx context.Context, c *Client, now session.Instant) bool {
 		return false
 	}
 	wakeUp(c.cache.lease.wake)
-	late := time.NewTimer(maxRenewWait)
-	defer late.Stop()
 	select {
 	case <-asked:
 		return true
-	case <-late.C:
+	case <-time.After(maxRenewWait):
 	case <-ctx.Done():
 	case <-c.session.ended.Done():
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -25,29 +24,20 @@ type cachers struct {
 
 const cachedDelay = 5 * time.Second
 
-func withCachers(t *testing.T, test func(t *testing.T, c *cachers)) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &cachers{t: t, cell: celltest.Start(t, 3)}
+func withCachers(t *testing.T, replicas int, test func(t *testing.T, c *cachers)) {
+	t.Helper()
+	celltest.Run(t, replicas, func(t *testing.T, cell *celltest.Cell) {
+		c := &cachers{t: t, cell: cell}
 		c.one, c.h1 = c.open("one")
 		c.two, c.h2 = c.open("two")
 		test(t, c)
-		for _, session := range []*client.Client{c.one, c.two} {
-			if err := session.Close(context.Background()); err != nil && session.Err() == nil {
-				t.Error(err)
-			}
-		}
 	})
 }
 
 func (c *cachers) open(host string) (*client.Client, *client.Handle) {
 	c.t.Helper()
-	session := ok(client.New(c.t.Context(), client.Config{Servers: c.cell.Servers(), Dialer: c.cell.DialFrom(host), Clock: c.cell.ClockOf(host)}))(c.t)
-	return session, c.handle(session)
-}
-
-func (c *cachers) handle(session *client.Client) *client.Handle {
-	c.t.Helper()
-	return ok(session.Open(c.t.Context(), "/ls/local/lock", client.OpenOptions{Write: true, Create: client.File, LockDelay: cachedDelay, CacheLock: true}))(c.t)
+	session := c.cell.Client(host)
+	return session, opened(c.t, session, lockPath, client.OpenOptions{Write: true, Create: client.File, LockDelay: cachedDelay, CacheLock: true})
 }
 
 func (c *cachers) acquire(h *client.Handle, options ...client.LockOption) *client.Lock {
@@ -59,9 +49,7 @@ func (c *cachers) acquire(h *client.Handle, options ...client.LockOption) *clien
 
 func (c *cachers) release(l *client.Lock) {
 	c.t.Helper()
-	if err := l.Release(c.t.Context()); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, l.Release(c.t.Context()))
 }
 
 // isFree reports whether the lock can be had at once.
@@ -76,7 +64,7 @@ func (c *cachers) isFree(h *client.Handle) bool {
 // A lock that was released is there again without a call, under the same token and with a context of
 // its own.
 func TestCachedLockMakesNoCall(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 1, func(t *testing.T, c *cachers) {
 		first := c.acquire(c.h1)
 		c.release(first)
 		calls := c.one.Stats().Attempts
@@ -103,7 +91,7 @@ func TestCachedLockMakesNoCall(t *testing.T) {
 
 // An idle lock is given back as soon as another asks for it.
 func TestIdleLockIsRecalled(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 1, func(t *testing.T, c *cachers) {
 		first := c.acquire(c.h1)
 		c.release(first)
 		began := time.Now()
@@ -122,7 +110,7 @@ func TestIdleLockIsRecalled(t *testing.T) {
 
 // Who waits has the lock before its holder has it again, however fast that is.
 func TestWaiterComesBeforeTheCacher(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 1, func(t *testing.T, c *cachers) {
 		l := c.acquire(c.h1)
 		got := make(chan uint64)
 		go func() {
@@ -145,7 +133,7 @@ func TestWaiterComesBeforeTheCacher(t *testing.T) {
 
 // A lock that nobody uses is given back, and so is that of a handle that is closed.
 func TestIdleLockIsGivenBack(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 1, func(t *testing.T, c *cachers) {
 		l := c.acquire(c.h1)
 		c.release(l)
 		for range 6 { // in use again and again
@@ -171,7 +159,7 @@ func TestIdleLockIsGivenBack(t *testing.T) {
 
 // Another mode or another reason is a matter of the cell's, and so is a handle that is bound to another lock.
 func TestCachedLockIsOfOneKind(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 1, func(t *testing.T, c *cachers) {
 		l := c.acquire(c.h1)
 		c.release(l)
 		shared, err := c.h1.Acquire(t.Context(), api.Shared)
@@ -221,7 +209,7 @@ func BenchmarkLock(b *testing.B) {
 // A grant that is looked at only after a fail-over is of a lock whose holder the new master does not know: it
 // cannot recall the lock. It is not kept.
 func TestGrantFromBeforeAFailOverIsNotKept(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 3, func(t *testing.T, c *cachers) {
 		before := c.acquire(c.h2)
 		failedOver, queued := make(chan struct{}), make(chan struct{}, 10)
 		got := make(chan *client.Lock)
@@ -275,8 +263,8 @@ func TestGrantFromBeforeAFailOverIsNotKept(t *testing.T) {
 // Uncertain is for calls that may have changed something: what only reads, opens what is there or waits for a lock says that
 // its time was over. So Uncertain of Do is of the release alone, and its function was called. What was opened is closed.
 func TestWhatChangesNothingIsNotUncertain(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		one, two := dial("h1", func(cfg *client.Config) { cfg.NoCache = true }), dial("h2")
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		one, two := cell.Client("h1", func(cfg *client.Config) { cfg.NoCache = true }), cell.Client("h2")
 		must(t, second(two.Put(ctx, "/ls/local/f", nil)))
 		brief := func(call func(ctx context.Context) error) error {
 			ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)

@@ -108,14 +108,7 @@ func TestRecallIsAcknowledgedAfterTheReturn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			hung := 0
-			f.script(func(c seen) verb {
-				if c.method != "Release" || hung > 0 {
-					return nil
-				}
-				hung++
-				return answer
-			})
+			f.inTurn("Release", answer, nil)
 			f.tell(f.only(), uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CONFLICTING_LOCK, Generation: l.Token()})
 			time.Sleep(maxReturn / 3)
 			if s := f.state(); s.acked != 0 || s.held == 0 {
@@ -161,7 +154,6 @@ func TestSetSequencer(t *testing.T) {
 		if err := h.SetSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) || string(h.currentToken()) != before+"+++" {
 			t.Errorf("refused: %v", err)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -185,14 +177,13 @@ func TestRetryKeepsItsHandle(t *testing.T) {
 		if len(calls) != 2 {
 			t.Errorf("%d attempts", len(calls))
 		}
-		closeClient(t, c)
 	})
 }
 
 // Writes that depend on a lock say so to the cell.
 func TestIfSequencer(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, l := f.held(f.config())
+		_, l := f.held(f.config())
 		h, s := l.handle, l.Sequencer()
 		noError(t, second(h.SetContents(t.Context(), nil, IfSequencer(s), IfGeneration(3))))
 		noError(t, second(h.SetACL(t.Context(), api.ACL{}, IfSequencer(s))))
@@ -209,32 +200,28 @@ func TestIfSequencer(t *testing.T) {
 		if r := f.heard("SetContents")[0].request.(*chubbypb.SetContentsRequest); r.GetIfGeneration() != 3 {
 			t.Errorf("%+v", r)
 		}
-		closeClient(t, c)
 	})
 }
 
 func TestQuotas(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		list, err := c.cell.Quotas(t.Context())
-		if err != nil || len(list) != 2 || list[0] != (QuotaUse{Principal: "alice",
-			Used: api.Quota{Nodes: 1, Bytes: 2, Sessions: 3, Handles: 4, Waiters: 5}, Allowed: api.Quota{Nodes: 6}}) || list[1].Path != "/ls/foo/d" {
-			t.Errorf("%+v, %v", list, err)
-		}
 		noError(t, c.SetPrincipalQuota(t.Context(), "alice", api.Quota{Nodes: 1, Bytes: 2, Sessions: 3, Handles: 4, Waiters: 5}))
 		noError(t, c.SetDirectoryQuota(t.Context(), "/ls/foo/d", 8, 9))
-		for _, err := range []error{
-			c.SetPrincipalQuota(t.Context(), "", api.Quota{}),
-			c.SetPrincipalQuota(t.Context(), strings.Repeat("x", api.MaxPrincipal+1), api.Quota{}),
-			c.SetPrincipalQuota(t.Context(), "alice", api.Quota{Waiters: -1}),
-			c.SetDirectoryQuota(t.Context(), "/ls/foo/d", -1, 0),
+		for _, one := range []struct {
+			err  error
+			text string // what 0 means is said of a principal and of a directory as it is
+		}{
+			{c.SetPrincipalQuota(t.Context(), "", api.Quota{}), "want 1 to"},
+			{c.SetPrincipalQuota(t.Context(), strings.Repeat("x", api.MaxPrincipal+1), api.Quota{}), "want 1 to"},
+			{c.SetPrincipalQuota(t.Context(), "alice", api.Quota{Waiters: -1}), "0 stands for the default"},
+			{c.SetDirectoryQuota(t.Context(), "/ls/foo/d", -1, 0), "0 is no limit"},
+			{c.SetDirectoryQuota(t.Context(), "/ls/foo/d", 0, -1), "0 is no limit"},
 		} {
-			if !errors.Is(err, api.InvalidArgument) {
-				t.Errorf("%v", err)
+			if !errors.Is(one.err, api.InvalidArgument) || !strings.Contains(one.err.Error(), one.text) {
+				t.Errorf("%v", one.err)
 			}
 		}
-		if err := c.SetDirectoryQuota(t.Context(), "d", 1, 0); !errors.Is(err, api.InvalidPath) {
-			t.Errorf("%v", err)
-		}
+		wants(t, "SetDirectoryQuota", c.SetDirectoryQuota(t.Context(), "d", 1, 0), api.InvalidPath)
 		calls := f.heard("SetQuota")
 		if len(calls) != 2 {
 			t.Fatalf("%d calls", len(calls))
@@ -254,7 +241,7 @@ func TestQuotas(t *testing.T) {
 // own lock is lost, nor that it is not.
 func TestBoundHandleIsAuditedAsOpened(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, l := f.held(f.config())
+		_, l := f.held(f.config())
 		opened := string(l.handle.currentToken())
 		if err := l.handle.SetSequencer(t.Context(), l.Sequencer()); err != nil || string(l.handle.currentToken()) == opened {
 			t.Fatalf("%v, %q", err, l.handle.currentToken())
@@ -271,7 +258,6 @@ func TestBoundHandleIsAuditedAsOpened(t *testing.T) {
 				t.Errorf("%s through %q, want %q", s.method, token, opened)
 			}
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -279,7 +265,7 @@ func TestBoundHandleIsAuditedAsOpened(t *testing.T) {
 func TestRefusedSequencerBindsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.cacheable = true
-		c, l := f.held(f.config())
+		_, l := f.held(f.config())
 		f.on("SetSequencer", fail(api.Errorf(api.BadSequencer, "not the newest")))
 		if err := l.handle.SetSequencer(t.Context(), l.Sequencer()); !errors.Is(err, api.BadSequencer) {
 			t.Fatal(err)
@@ -290,7 +276,6 @@ func TestRefusedSequencerBindsNothing(t *testing.T) {
 		if n := len(f.heard("GetStat")); n != 1 {
 			t.Errorf("%d calls of GetStat, want 1", n)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -301,20 +286,11 @@ func TestKeeperAfterALostAnswer(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fake) {
 			k := ok(Keep(t.Context(), f.config()))(t)
 			ended := fail(api.Errorf(api.SessionExpired, "there is no such session"))
-			f.script(func(s seen) verb {
-				switch {
-				case s.method != "SetContents":
-					return nil
-				case s.nth == 1 && lost:
-					return func(_ context.Context, next func() (any, error)) (any, error) {
-						_, _ = next()
-						return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
-					}
-				case s.nth == 1, s.nth == 2 && lost:
-					return ended
-				}
-				return nil
-			})
+			if lost {
+				f.inTurn("SetContents", lose, ended, nil)
+			} else {
+				f.inTurn("SetContents", ended, nil)
+			}
 			calls := 0
 			err := k.Do(t.Context(), func(c *Client) error {
 				calls++

@@ -100,7 +100,6 @@ func manyCalls(t *testing.T, f *fake, method string, slow time.Duration, ask fun
 	cancel()
 	synctest.Wait()
 	time.Sleep(time.Minute)
-	closeClient(t, c)
 }
 
 // smallRooms are rooms for so many reads or changes.
@@ -146,12 +145,9 @@ func TestJeopardyTakesNoRoom(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		close(answer)
-		within := bounded(t, 5*time.Second)
-		wants(t, "a write of another session", second(handles[1].SetContents(within, nil)), nil)
+		wants(t, "a write of another session", second(handles[1].SetContents(bounded(t, 5*time.Second), nil)), nil)
 		closeClient(t, clients[0])
 		work.Wait()
-		closeClient(t, clients[1])
-		noError(t, cell.Close())
 	})
 }
 
@@ -178,7 +174,6 @@ func TestAuditsDoNotWaitForReads(t *testing.T) {
 			t.Error("an audit waits for reads")
 		}
 		reads.Wait()
-		closeClient(t, c)
 	})
 }
 
@@ -190,13 +185,9 @@ func (f *fake) limitStreams(address string, most int) { f.serve(address, most) }
 func TestCheckerCoalesces(t *testing.T) {
 	for _, maxAge := range []time.Duration{0, time.Second} {
 		inBubble(t, func(t *testing.T, f *fake) {
-			c, k := f.checking(t, f.config(), maxAge)
+			_, k := f.checking(t, f.config(), maxAge)
 			time.Sleep(2 * time.Second)
-			f.on("CheckSequencer", func(_ context.Context, next func() (any, error)) (any, error) { // decided, and then long on its way
-				reply, err := next()
-				time.Sleep(100 * time.Millisecond)
-				return reply, err
-			})
+			f.on("CheckSequencer", then(func() { time.Sleep(100 * time.Millisecond) })) // decided, and then long on its way
 			var group sync.WaitGroup
 			ask := func(callers int, check func(*CachingChecker, uint64)) {
 				for range callers {
@@ -215,8 +206,6 @@ func TestCheckerCoalesces(t *testing.T) {
 				group.Wait()
 				f.asked(2)
 			}
-			k.Close()
-			closeClient(t, c)
 		})
 	}
 }
@@ -225,7 +214,7 @@ func TestCheckerCoalesces(t *testing.T) {
 // came after it.
 func TestCheckerLateAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, k := f.checking(t, f.config(), time.Second)
+		_, k := f.checking(t, f.config(), time.Second)
 		time.Sleep(2 * time.Second)
 		f.onFirst("CheckSequencer", func(context.Context, func() (any, error)) (any, error) {
 			time.Sleep(100 * time.Millisecond)
@@ -237,8 +226,6 @@ func TestCheckerLateAnswer(t *testing.T) {
 		group.Go(func() { f.good(k, 101) })
 		group.Wait()
 		f.asked(2)
-		k.Close()
-		closeClient(t, c)
 	})
 }
 
@@ -247,18 +234,14 @@ func TestCheckerOvertakenAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c, k := f.checking(t, f.config(), time.Second)
 		time.Sleep(2 * time.Second)
-		f.onFirst("CheckSequencer", func(_ context.Context, next func() (any, error)) (any, error) {
-			reply, err := next()
+		f.onFirst("CheckSequencer", then(func() {
 			f.give(102)
 			f.tell(f.only(), uint64(c.handles.all()[0].id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_LOCK_ACQUIRED, Generation: 102})
 			time.Sleep(100 * time.Millisecond)
-			return reply, err
-		})
+		}))
 		f.good(k, 101)
 		f.bad(k, 101)
 		f.asked(2)
-		k.Close()
-		closeClient(t, c)
 	})
 }
 

@@ -53,7 +53,7 @@ func TestReplicasWithoutFrames(t *testing.T) {
 		f.upgrade(true)
 		ctx := bounded(t, 10*time.Minute)
 		cfg, r := f.recorded()
-		c := ok(New(ctx, cfg))(t)
+		c := f.closing(ok(New(ctx, cfg))(t))
 		h := lockable(t, c, 0)
 		l := ok(h.Acquire(ctx, api.Exclusive))(t)
 		for writes, old := range []bool{true, false, true, false} {
@@ -72,7 +72,6 @@ func TestReplicasWithoutFrames(t *testing.T) {
 		if len(r.states()) > 0 || l.Err() != nil {
 			t.Errorf("states %v, and the lock: %v", r.states(), l.Err())
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -124,8 +123,7 @@ func TestChannelThatWaits(t *testing.T) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		})
-		ctx := bounded(t, time.Second)
-		if err := c.Invoke(ctx, "/x/y", nil, nil); status.Code(err) != codes.DeadlineExceeded {
+		if err := c.Invoke(bounded(t, time.Second), "/x/y", nil, nil); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("a call that has a second: %v", err)
 		}
 		done := make(chan error, 1)
@@ -164,8 +162,7 @@ func TestChannelSendsAgain(t *testing.T) {
 			return ours, nil
 		})
 		defer c.Close()
-		ctx := bounded(t, time.Minute)
-		if _, err := chubbypb.NewCellClient(c).Locate(ctx, &chubbypb.LocateRequest{}); err != nil || dials.Load() != 2 {
+		if _, err := chubbypb.NewCellClient(c).Locate(bounded(t, time.Minute), &chubbypb.LocateRequest{}); err != nil || dials.Load() != 2 {
 			t.Errorf("over %d connections: %v", dials.Load(), err)
 		}
 	})
@@ -238,8 +235,7 @@ func TestReplicaThatSpeaksNeither(t *testing.T) {
 func TestEncryptionNeedsAHost(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
-	ctx := bounded(t, time.Second)
-	_, err := newTestEncryption(t).secure(ctx, a, ":7421")
+	_, err := newTestEncryption(t).secure(bounded(t, time.Second), a, ":7421")
 	if !errors.Is(err, api.Unauthenticated) {
 		t.Error(err)
 	}
@@ -264,12 +260,7 @@ func newTestEncryption(t *testing.T) *encryption {
 
 // far has an address answer the question for the master late.
 func (f *fake) far(address string, d time.Duration) {
-	f.script(func(s seen) verb {
-		if s.method != "Locate" || s.address != address {
-			return nil
-		}
-		return after(d)
-	})
+	f.when(func(s seen) bool { return s.method == "Locate" && s.address == address }, after(d))
 }
 
 // A master that takes longer to answer than a round waits for the last ones, because it is
@@ -277,12 +268,10 @@ func (f *fake) far(address string, d time.Duration) {
 func TestFarMaster(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.far("a:1", 400*time.Millisecond)
-		ctx := bounded(t, 10*time.Second)
-		c := ok(New(ctx, f.config()))(t)
+		f.closing(ok(New(bounded(t, 10*time.Second), f.config()))(t))
 		if took := time.Since(f.began); took > time.Second {
 			t.Errorf("New took %v", took)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -324,7 +313,6 @@ func TestBusyMaster(t *testing.T) {
 			if n := made.Load(); n != slow.connections && !*withoutFrames { // else there is one more, for the question
 				t.Errorf("%d connections", n)
 			}
-			closeClient(t, c)
 		})
 	}
 }
@@ -337,10 +325,9 @@ func TestServerConfiguredTwice(t *testing.T) {
 		time.AfterFunc(time.Second, func() { f.elect("b:1") })
 		cfg := f.config()
 		cfg.Servers = []string{"b:1", "b:1", "b:1"}
-		c := f.client(cfg)
+		f.client(cfg)
 		if took := time.Since(f.began); took > 1900*time.Millisecond {
 			t.Errorf("New took %v", took)
 		}
-		closeClient(t, c)
 	})
 }

@@ -67,20 +67,16 @@ func (p *protected) close(ctx context.Context) {
 // that, and refuses who has lost the lock as soon as its event is there, although
 // no newer token has come. It needs the right to read the node (Chubby §2.4).
 func TestGuardWithSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 3)
+	celltest.Run(t, 3, func(t *testing.T, cell *celltest.Cell) {
 		ctx := t.Context()
-		config := func(name string) client.Config {
-			return client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(name), Clock: cell.ClockOf(name), As: name}
-		}
-		alice := ok(client.New(ctx, config("alice")))(t)
+		alice := cell.Client("alice")
 		for name, lines := range map[string]string{"holders": "alice\n", "readers": "alice\nserver\n"} {
 			list := client.OpenOptions{Write: true, Create: client.File, Contents: []byte(lines)}
 			must(t, second(alice.Open(ctx, "/ls/local/acl/"+name, list)))
 		}
 		mine := client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Read: "readers", Write: "holders", Change: "holders"}}
 		h := ok(alice.Open(ctx, "/ls/local/primary", mine))(t)
-		p := ok(protect(ctx, config("server"), api.MustParsePath("/ls/local/primary"), filepath.Join(t.TempDir(), "guard")))(t)
+		p := ok(protect(ctx, cell.ConfigOf("server"), api.MustParsePath("/ls/local/primary"), filepath.Join(t.TempDir(), "guard")))(t)
 		if _, err := p.session.Open(ctx, "/ls/local/primary", client.OpenOptions{Write: true}); !errors.Is(err, api.PermissionDenied) {
 			t.Fatalf("the server should have the right to read the node, and no other: %v", err)
 		}
@@ -135,7 +131,6 @@ func TestGuardWithSession(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		p.close(ctx)
-		_ = alice.Close(ctx) // the session is gone
 	})
 }
 
@@ -192,7 +187,7 @@ func TestExamplesRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		foo := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Cell = "foo" })
 		config = client.Config{Cell: "foo", Servers: foo.Servers(), Dialer: foo.Dial, Clock: celltest.Clock}
-		c := dialled(t, config)
+		c := foo.Client("host", func(cfg *client.Config) { cfg.Cell = "foo" })
 		must(t, second(c.Open(t.Context(), "/ls/foo/svc", client.OpenOptions{Read: true, Create: client.Directory})))
 		Example()
 		x, err := c.Cell().Explain(t.Context(), "/ls/foo/svc/primary")
@@ -203,7 +198,6 @@ func TestExamplesRun(t *testing.T) {
 		if sessions, err := c.Cell().Sessions(t.Context()); err != nil || len(sessions) != 1 {
 			t.Errorf("after ExampleCell_NewSession: %d sessions, %v; want this one", len(sessions), err)
 		}
-		closed(t, c)
 	})
 	must(t, second(out.Seek(0, io.SeekStart)))
 	if text, err := io.ReadAll(out); err != nil || len(bytes.TrimSpace(text)) > 0 {
@@ -214,13 +208,8 @@ func TestExamplesRun(t *testing.T) {
 // A write that waits for the cache of a client that is cut off, and is given up, holds
 // up no Release, nor what others write.
 func TestReleaseBehindAWriteThatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		foo := celltest.Start(t, 3)
-		dial := func(host string) *client.Client {
-			c := dialled(t, client.Config{Servers: foo.Servers(), Dialer: foo.DialFrom(host), Clock: foo.ClockOf(host)})
-			return c
-		}
-		writer, reader := dial("writer"), dial("reader")
+	celltest.Run(t, 1, func(t *testing.T, foo *celltest.Cell) {
+		writer, reader := foo.Client("writer"), foo.Client("reader")
 		open := func(c *client.Client, path string) *client.Handle {
 			return opened(t, c, path, client.OpenOptions{Read: true, Write: true, Create: client.File})
 		}
@@ -247,7 +236,5 @@ func TestReleaseBehindAWriteThatWaits(t *testing.T) {
 			t.Errorf("the next write: %v after %v", err, time.Since(began))
 		}
 		foo.Heal("reader")
-		time.Sleep(time.Minute)
-		closed(t, writer, reader)
 	})
 }

@@ -30,9 +30,11 @@ func (f *fake) give(generation uint64) {
 	f.holder = &fakeHold{session: only, gen: generation}
 }
 
-func newChecker(t *testing.T, c *Client, maxAge time.Duration) *CachingChecker {
+func (f *fake) checker(t *testing.T, c *Client, maxAge time.Duration) *CachingChecker {
 	t.Helper()
-	return ok(c.CachingChecker(maxAge))(t)
+	k := ok(c.CachingChecker(maxAge))(t)
+	f.ends = append(f.ends, k.Close)
+	return k
 }
 
 func (f *fake) good(k *CachingChecker, generation uint64) {
@@ -62,7 +64,7 @@ func (f *fake) checking(t *testing.T, cfg Config, maxAge time.Duration) (*Client
 	t.Helper()
 	c := f.client(cfg)
 	f.give(101)
-	k := newChecker(t, c, maxAge)
+	k := f.checker(t, c, maxAge)
 	f.good(k, 101)
 	synctest.Wait()
 	if maxAge > 0 && k.Stats().Watched != 1 {
@@ -86,7 +88,7 @@ func TestCheckerMaxAge(t *testing.T) {
 // came; a bad one never.
 func TestCheckerAgeCountsFromTheQuestion(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, k := f.checking(t, f.config(), time.Second)
+		_, k := f.checking(t, f.config(), time.Second)
 		f.on("CheckSequencer", after(400*time.Millisecond))
 		f.good(k, 101)
 		f.asked(1)
@@ -101,8 +103,6 @@ func TestCheckerAgeCountsFromTheQuestion(t *testing.T) {
 		f.good(k, 102)
 		f.bad(k, 101) // of two of a lock, one is good
 		f.asked(5)
-		k.Close()
-		closeClient(t, c)
 	})
 }
 
@@ -142,8 +142,6 @@ func TestCheckerFallsAtEvents(t *testing.T) {
 			if watched := k.Stats().Watched; (watched != 1) != (name == "ended") {
 				t.Errorf("%d locks are watched afterwards", watched)
 			}
-			k.Close()
-			closeClient(t, c)
 		})
 	}
 }
@@ -166,15 +164,13 @@ func TestCheckerInJeopardy(t *testing.T) {
 		calls := len(f.heard("CheckSequencer"))
 		f.good(k, 102)
 		f.asked(calls + 1)
-		k.Close()
-		closeClient(t, c)
 	})
 }
 
 // Close and the end of a caller's time end the waiting, and nothing is left.
 func TestCheckerClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, k := f.checking(t, f.config(), time.Second)
+		_, k := f.checking(t, f.config(), time.Second)
 		time.Sleep(2 * time.Second)
 		f.on("CheckSequencer", hang)
 		short := bounded(t, time.Second)
@@ -194,7 +190,6 @@ func TestCheckerClose(t *testing.T) {
 		}
 		k.Close()
 		wants(t, "after Close", k.CheckSequencer(t.Context(), checked(101)), api.Unavailable)
-		closeClient(t, c)
 	})
 }
 
@@ -207,7 +202,6 @@ func TestCheckerAfterItsClient(t *testing.T) {
 		if err := k.CheckSequencer(t.Context(), checked(101)); err == nil || errors.Is(err, api.BadSequencer) {
 			t.Errorf("without a cell: %v", err)
 		}
-		k.Close()
 	})
 }
 
@@ -265,8 +259,6 @@ func TestCheckerNeverLetsInLongAfter(t *testing.T) {
 			if stats := k.Stats(); stats.Asked == 0 || (stats.Kept == 0) != (maxAge == 0) {
 				t.Errorf("%+v: the test shows nothing", stats)
 			}
-			k.Close()
-			closeClient(t, c)
 		})
 	}
 }
@@ -291,7 +283,7 @@ func TestCheckerWithoutEvents(t *testing.T) {
 			c := f.client(cfg)
 			f.give(101)
 			f.on(name, does)
-			k := newChecker(t, c, time.Second)
+			k := f.checker(t, c, time.Second)
 			f.good(k, 101)
 			synctest.Wait()
 			f.good(k, 101)
@@ -323,7 +315,7 @@ func TestCheckerForgets(t *testing.T) {
 		f.on("CheckSequencer", func(context.Context, func() (any, error)) (any, error) {
 			return &chubbypb.CheckSequencerReply{Valid: true}, nil
 		})
-		k := newChecker(t, c, time.Second)
+		k := f.checker(t, c, time.Second)
 		k.maxLocks = 3
 		ask := func(lock int) {
 			s := checked(101)

@@ -192,7 +192,7 @@ func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, cal
 
 // readyNow returns the master and the Caller for a request; t is nil if one would have to be waited for.
 func (d *dispatcher) readyNow(k call) (t *target, caller *chubbypb.Caller) {
-	if t = d.locator.ready(); t == nil || k.session == nil {
+	if t = d.locator.believedMaster(); t == nil || k.session == nil {
 		return t, nil
 	}
 	if caller = k.session.callerIfSafe(); caller == nil {

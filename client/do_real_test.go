@@ -26,8 +26,8 @@ func handlesOf(ctx context.Context, t *testing.T, c *client.Client) int {
 
 // Acquire opens and creates the file; Release, and a failure, leave no handle open.
 func TestClientAcquire(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		one, two := dial("h1"), dial("h2")
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		one, two := cell.Client("h1"), cell.Client("h2")
 		l := ok(one.Acquire(ctx, lockPath, client.Reason("a test")))(t)
 		brief, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -44,9 +44,7 @@ func TestClientAcquire(t *testing.T) {
 		if n := handlesOf(ctx, t, one); n != 0 || one.Stats().Handles != 0 {
 			t.Errorf("after Release %d handles are open at the cell, %d here", n, one.Stats().Handles)
 		}
-		if _, err := two.Acquire(ctx, "/ls/local/absent/lock"); !errors.Is(err, api.NotFound) {
-			t.Errorf("in a directory that is absent: %v", err)
-		}
+		wants(t, "in a directory that is absent", second(two.Acquire(ctx, "/ls/local/absent/lock")), api.NotFound)
 		first := ok(one.Acquire(ctx, lockPath, client.Shared()))(t)
 		second, err := two.Acquire(ctx, lockPath, client.Shared())
 		if err != nil || first.Mode() != api.Shared || second.Token() != first.Token() {
@@ -64,8 +62,8 @@ func TestClientAcquire(t *testing.T) {
 // The lock-delay is the default one, unless it is said.
 func TestClientAcquireLockDelay(t *testing.T) {
 	for want, options := range map[time.Duration][]client.LockOption{api.DefaultLockDelay: nil, 0: {client.LockDelay(0)}, time.Minute: {client.LockDelay(time.Minute)}} {
-		inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-			one, two := dial("h1"), dial("h2")
+		inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+			one, two := cell.Client("h1"), cell.Client("h2")
 			must(t, second(one.Acquire(ctx, lockPath, options...)))
 			cell.Cut("h1")
 			began := time.Now()
@@ -79,8 +77,8 @@ func TestClientAcquireLockDelay(t *testing.T) {
 
 // A file that is deleted while its lock is waited for is created again, and the wait ends.
 func TestClientAcquireOfDeletedFile(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		one, two := dial("h1"), dial("h2")
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		one, two := cell.Client("h1"), cell.Client("h2")
 		h := ok(one.Open(ctx, lockPath, client.OpenOptions{Write: true, Create: client.File}))(t)
 		must(t, second(h.Acquire(ctx, api.Exclusive)))
 		got := make(chan error, 1)
@@ -140,9 +138,9 @@ func (d *doing) lose(ctx, held context.Context) {
 
 // Do holds the lock while the function runs, returns its error, and releases the lock whatever comes.
 func TestDo(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		c := dial("h1")
-		d := &doing{t, c, dial("operator")}
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		c := cell.Client("h1")
+		d := &doing{t, c, cell.Client("operator")}
 		d.is(c.Do(ctx, lockPath, func(ctx context.Context, l *client.Lock) error {
 			s, ok := sequencer.FromContext(ctx)
 			if x, err := c.Cell().Explain(ctx, lockPath); err != nil || len(x.Lock.Holders) != 1 || !ok || s != l.Sequencer() {
@@ -189,9 +187,9 @@ func TestDo(t *testing.T) {
 
 // If the lock is lost while the function runs, the code is that of the loss, whatever the function returns.
 func TestDoTellsOfTheLoss(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		c := dial("h1")
-		d := &doing{t, c, dial("operator")}
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		c := cell.Client("h1")
+		d := &doing{t, c, cell.Client("operator")}
 		for _, returns := range []func(ctx context.Context) error{
 			func(context.Context) error { return nil },
 			func(context.Context) error { return errOwn },
@@ -225,7 +223,7 @@ func TestDoTellsOfTheLoss(t *testing.T) {
 		d.free(ctx)
 
 		// The release is not answered.
-		c = dial("h2")
+		c = cell.Client("h2")
 		brief, cancel := context.WithTimeout(ctx, api.DefaultLockDelay+5*time.Second) // there is a lock-delay of the one before
 		defer cancel()
 		d.is(c.Do(brief, lockPath, func(context.Context, *client.Lock) error { cell.Cut("h2"); return errOwn }), api.Uncertain, errOwn)
@@ -234,8 +232,8 @@ func TestDoTellsOfTheLoss(t *testing.T) {
 
 // A job that several hosts begin at about the same time is done by one of them, also if it takes no time.
 func TestDoAtLeast(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		one, two := dial("h1"), dial("h2")
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		one, two := cell.Client("h1"), cell.Client("h2")
 		job := func(context.Context, *client.Lock) error { return errOwn }
 		began := time.Now()
 		done := make(chan error, 1)

@@ -100,7 +100,7 @@ func TestSessionEndedForTheDeaf(t *testing.T) {
 // brings what is to be acknowledged.
 func TestCallHearsOfTheEndFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, l := f.held(f.config())
+		_, l := f.held(f.config())
 		f.on("GetStat", fail(api.Errorf(api.SessionExpired, "it is being ended")))
 		wants(t, "Stat", second(l.handle.Stat(t.Context())), EndedByCell)
 		f.doomed()
@@ -113,7 +113,6 @@ func TestCallHearsOfTheEndFirst(t *testing.T) {
 		if !f.over() {
 			t.Errorf("not acknowledged although the owner has let go")
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -132,7 +131,6 @@ func TestSessionEndedAcrossFailOver(t *testing.T) {
 		if !f.over() {
 			t.Errorf("not acknowledged")
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -160,6 +158,7 @@ func TestEndSession(t *testing.T) {
 		if err := operator.EndSession(t.Context(), 0, "x"); !errors.Is(err, api.NotFound) || len(f.heard("EndSession")) > 0 {
 			t.Errorf("session 0, which nobody has: %v, %d calls", err, len(f.heard("EndSession")))
 		}
+		wants(t, "a lock that is taken away for no reason", operator.BreakLock(t.Context(), "/ls/foo/x", "", false), api.InvalidArgument)
 		wants(t, "a long reason", operator.EndSession(t.Context(), c.Session(), strings.Repeat("x", api.MaxReason+1)), api.InvalidArgument)
 		if err := operator.EndSession(t.Context(), 99, ""); !errors.Is(err, api.NotFound) || operator.Err() != nil {
 			t.Errorf("of nobody: %v, %v", err, operator.Err())
@@ -176,8 +175,6 @@ func TestEndSession(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		}
-		closeClient(t, c)
-		closeClient(t, operator)
 	})
 }
 
@@ -214,7 +211,6 @@ func TestLastKeepAliveIsOne(t *testing.T) {
 		if asked := f.keepAlives(began); len(asked) != 1 {
 			t.Errorf("KeepAlives %v", asked)
 		}
-		f.script(nil)
 	})
 }
 
@@ -296,7 +292,7 @@ func TestPoison(t *testing.T) {
 // The lock of a poisoned handle stays held, and can be released.
 func TestPoisonKeepsTheLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, l := f.held(f.config())
+		_, l := f.held(f.config())
 		l.handle.Poison()
 		time.Sleep(time.Minute)
 		if l.Err() != nil || f.state().held == 0 {
@@ -305,7 +301,6 @@ func TestPoisonKeepsTheLock(t *testing.T) {
 		if err := l.Release(t.Context()); err != nil || f.state().held != 0 {
 			t.Errorf("Release: %v, held %d", err, f.state().held)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -314,11 +309,7 @@ func TestPoisonKeepsTheLock(t *testing.T) {
 func TestGrantToPoisoned(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		f.on("TryAcquire", func(_ context.Context, next func() (any, error)) (any, error) {
-			reply, err := next()
-			h.Poison()
-			return reply, err
-		})
+		f.on("TryAcquire", then(func() { h.Poison() }))
 		if l, err := h.TryAcquire(t.Context(), api.Exclusive); l != nil || !errors.Is(err, Poisoned) || !errors.Is(err, api.HandleClosed) {
 			t.Errorf("%v, %v", l, err)
 		}

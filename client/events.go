@@ -218,13 +218,12 @@ func (x *inbox) awaitReturns(ended context.Context) {
 	if len(x.returns) == 0 { // usually
 		return
 	}
-	timer := time.NewTimer(maxReturn)
-	defer timer.Stop()
+	over := time.After(maxReturn)
 	for late := false; len(x.returns) > 0 && !late; x.returns = x.returns[1:] {
 		select {
 		case <-x.returns[0]:
 		case <-ended.Done():
-		case <-timer.C:
+		case <-over:
 			late = true
 		}
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -34,6 +35,7 @@ type fake struct {
 	t       *testing.T
 	began   time.Time
 	servers []interface{ Stop() }
+	ends    []func()    // close what the test has opened
 	single  atomic.Bool // its masters give one reply to each KeepAlive
 
 	mu        sync.Mutex // guards what follows
@@ -49,7 +51,6 @@ type fake struct {
 	contents  []byte
 	writes    int
 	gen       uint64
-	heldNow   uint64 // the generation that History says is held still
 	holder    *fakeHold
 	delayed   time.Duration
 	tickets   int
@@ -107,36 +108,6 @@ type seen struct {
 	nth     int // of this method, from 1
 }
 
-// verb is what a hook has done with a call: nil is nothing.
-type verb func(ctx context.Context, next func() (any, error)) (any, error)
-
-func fail(err error) verb {
-	return func(context.Context, func() (any, error)) (any, error) { return nil, chubbypb.Status(err) }
-}
-
-// hang never answers.
-func hang(ctx context.Context, _ func() (any, error)) (any, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-// mute does what is asked and never answers.
-func mute(ctx context.Context, next func() (any, error)) (any, error) {
-	_, _ = next()
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func after(d time.Duration) verb {
-	return func(ctx context.Context, next func() (any, error)) (any, error) {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
-		return next()
-	}
-}
-
 // inBubble runs a test in virtual time, on a cell.
 func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 	t.Helper()
@@ -149,11 +120,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fake)) {
 		for _, address := range addresses() {
 			f.serve(address, 2000)
 		}
-		defer func() {
-			for _, s := range f.servers {
-				s.Stop()
-			}
-		}()
+		defer f.finish()
 		test(t, f)
 	})
 }
@@ -225,14 +192,47 @@ func (f *fake) dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// client opens a session and closes it at the end.
+// client opens a session, which is closed when the test ends.
 func (f *fake) client(cfg Config) *Client {
 	f.t.Helper()
-	c, err := New(f.t.Context(), cfg)
-	if err != nil {
-		f.t.Fatalf("New: %v", err)
-	}
+	return f.closing(ok(New(f.t.Context(), cfg))(f.t))
+}
+
+// session is client, over a Cell.
+func (f *fake) session(cell *Cell, cfg SessionConfig) *Client {
+	f.t.Helper()
+	return f.closing(ok(cell.NewSession(f.t.Context(), cfg))(f.t))
+}
+
+func (f *fake) closing(c *Client) *Client {
+	f.ends = append(f.ends, func() {
+		if safe := c.State() == session.Safe; !errors.Is(c.Err(), Closed) {
+			if err := c.Close(f.t.Context()); err != nil && safe {
+				f.t.Errorf("Close: %v", err)
+			}
+		}
+	})
 	return c
+}
+
+// dialled returns a Cell, which is closed when the test ends.
+func (f *fake) dialled(cfg Config) *Cell {
+	f.t.Helper()
+	cell := ok(Dial(f.t.Context(), cfg))(f.t)
+	f.ends = append(f.ends, func() { _ = cell.Close() }) // it never fails
+	return cell
+}
+
+// finish closes what is open, the newest first, while everybody answers again.
+func (f *fake) finish() {
+	f.script(nil)
+	f.heal()
+	for _, end := range slices.Backward(f.ends) {
+		end()
+	}
+	for _, s := range f.servers {
+		s.Stop()
+	}
 }
 
 // cut breaks all connections to an address and refuses new ones.

@@ -67,14 +67,10 @@ func (f *fake) state() state {
 	return s
 }
 
-// inSession runs a test in virtual time, on a cell, with a session that is closed in the end.
+// inSession runs a test in virtual time, on a cell, with a session.
 func inSession(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		test(t, f, c)
-		closeClient(t, c)
-	})
+	inBubble(t, func(t *testing.T, f *fake) { test(t, f, f.client(f.config())) })
 }
 
 // runInBubble and runInSession run a part of a test, by its name.
@@ -132,6 +128,56 @@ func settled(t testing.TB, c *Client) {
 	}
 }
 
+// verb is what a hook has done with a call: nil is nothing.
+type verb func(ctx context.Context, next func() (any, error)) (any, error)
+
+func fail(err error) verb {
+	return func(context.Context, func() (any, error)) (any, error) { return nil, chubbypb.Status(err) }
+}
+
+// hang never answers.
+func hang(ctx context.Context, _ func() (any, error)) (any, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// lose does what is asked, and the answer is lost.
+func lose(_ context.Context, next func() (any, error)) (any, error) {
+	_, _ = next()
+	return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
+}
+
+// then does what is asked, and something else before the answer.
+func then(act func()) verb {
+	return func(_ context.Context, next func() (any, error)) (any, error) {
+		reply, err := next()
+		act()
+		return reply, err
+	}
+}
+
+// answering answers without asking the cell.
+func answering(reply any) verb {
+	return func(context.Context, func() (any, error)) (any, error) { return reply, nil }
+}
+
+// mute does what is asked and never answers.
+func mute(ctx context.Context, next func() (any, error)) (any, error) {
+	_, _ = next()
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func after(d time.Duration) verb {
+	return func(ctx context.Context, next func() (any, error)) (any, error) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+		return next()
+	}
+}
+
 // when has the cell do that with each call for which cond holds: on with all of a method, onFirst with the first, and at with all that reach
 // an address.
 func (f *fake) when(cond func(s seen) bool, v verb) {
@@ -149,6 +195,18 @@ func (f *fake) on(method string, v verb) {
 
 func (f *fake) onFirst(method string, v verb) {
 	f.when(func(s seen) bool { return s.method == method && s.nth == 1 }, v)
+}
+
+// inTurn has the cell do with the calls of a method from now on what the verbs say, each with one call, and the last with
+// all others.
+func (f *fake) inTurn(method string, verbs ...verb) {
+	before := len(f.heard(method))
+	f.script(func(s seen) verb {
+		if s.method != method {
+			return nil
+		}
+		return verbs[min(s.nth-before, len(verbs))-1]
+	})
 }
 
 func (f *fake) at(address string, v verb) {

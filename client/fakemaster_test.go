@@ -219,27 +219,9 @@ func (f *fake) SetSequencer(_ context.Context, r *chubbypb.SetSequencerRequest) 
 	return &chubbypb.SetSequencerReply{Handle: []byte(token)}, nil
 }
 
-func (f *fake) ListQuotas(context.Context, *chubbypb.ListQuotasRequest) (*chubbypb.ListQuotasReply, error) {
-	return &chubbypb.ListQuotasReply{Quotas: []*chubbypb.QuotaInfo{
-		{Principal: "alice", Used: &chubbypb.QuotaAmounts{Nodes: 1, Bytes: 2, Sessions: 3, Handles: 4, Waiters: 5}, Allowed: &chubbypb.QuotaAmounts{Nodes: 6}},
-		{Path: "/ls/foo/d", Allowed: &chubbypb.QuotaAmounts{Bytes: 7}},
-	}}, nil
-}
-
 func (f *fake) SetQuota(_ context.Context, r *chubbypb.SetQuotaRequest) (*chubbypb.SetQuotaReply, error) {
 	_, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) { return &chubbypb.SetQuotaReply{}, nil })
 	return &chubbypb.SetQuotaReply{}, err
-}
-
-func (f *fake) BreakLock(_ context.Context, r *chubbypb.BreakLockRequest) (*chubbypb.BreakLockReply, error) {
-	_, err := f.once(r.GetCaller(), r.GetMutation(), func(*fakeSession) (proto.Message, error) {
-		if f.holder == nil {
-			return nil, api.Errorf(api.NotHeld, "nobody holds the lock")
-		}
-		f.tellLoss(f.holder, chubbypb.EndReason_END_REASON_BREAK)
-		return &chubbypb.BreakLockReply{}, nil
-	})
-	return &chubbypb.BreakLockReply{}, err
 }
 
 func (f *fake) SetACL(_ context.Context, r *chubbypb.SetACLRequest) (*chubbypb.SetACLReply, error) {
@@ -257,23 +239,6 @@ func (f *fake) CheckSequencer(_ context.Context, r *chubbypb.CheckSequencerReque
 	defer f.mu.Unlock()
 	valid := f.holder != nil && r.GetSequencer() == f.sequencer(f.holder.gen)
 	return &chubbypb.CheckSequencerReply{Valid: valid, Explanation: "not the newest"}, nil
-}
-
-func (f *fake) Explain(context.Context, *chubbypb.ExplainRequest) (*chubbypb.ExplainReply, error) {
-	return &chubbypb.ExplainReply{
-		Lock: &chubbypb.LockInfo{Path: "/ls/foo/x", Mode: chubbypb.LockMode_LOCK_MODE_EXCLUSIVE}, Explanation: []string{"somebody holds it"},
-		Cachers: []*chubbypb.Cacher{{Party: &chubbypb.Party{Session: 7, Host: "h"}, WaitingNs: int64(time.Second), AtMostNs: int64(time.Minute)}},
-	}, nil
-}
-
-func (f *fake) History(context.Context, *chubbypb.HistoryRequest) (*chubbypb.HistoryReply, error) {
-	return &chubbypb.HistoryReply{MoreHolders: 3, Holdings: []*chubbypb.Holding{
-		{
-			Party: &chubbypb.Party{Session: 7, Host: "h", Principal: "p", Pid: 5, Reason: "r", SinceUnix: 10}, Mode: chubbypb.LockMode_LOCK_MODE_EXCLUSIVE,
-			Generation: 11, Until: 12, ToUnix: 13, End: chubbypb.EndReason_END_REASON_FAIL_OVER, LockDelayNs: int64(time.Second),
-		},
-		{Party: &chubbypb.Party{Session: 8}, Mode: chubbypb.LockMode_LOCK_MODE_SHARED, Generation: f.heldNow},
-	}}, nil
 }
 
 // Transfer elects another address, whose name is also its id here.

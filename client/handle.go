@@ -161,11 +161,7 @@ func (h *Handle) clearLock(l *Lock) {
 }
 
 func isAlreadyClosed(c api.Code) bool {
-	switch c {
-	case api.HandleClosed, api.BadHandle, api.NotFound, api.SessionExpired:
-		return true
-	}
-	return false
+	return slices.Contains([]api.Code{api.HandleClosed, api.BadHandle, api.NotFound, api.SessionExpired}, c)
 }
 
 func closeSender(handle []byte) sender {
@@ -266,11 +262,9 @@ func (h *Handle) beginCall(ctx context.Context, op string) (within context.Conte
 		return nil, nil, withOperation(h.unusable, op, h.path)
 	}
 	h.callsInFlight++
-	within, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.poisonCtx, func() { cancel(context.Cause(h.poisonCtx)) })
+	within, end := endingWith(ctx, h.poisonCtx)
 	return within, func() {
-		stop()
-		cancel(nil)
+		end()
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.callsInFlight--

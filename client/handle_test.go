@@ -14,30 +14,17 @@ import (
 // A write that was done, whose answer was lost, and whose repetition is refused,
 // has changed the node all the same: what was cached before is not shown again.
 func TestRefusedAfterDone(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cacheable = true
-		c := f.client(f.config())
 		h := opened(t, c, "/ls/foo/x", OpenOptions{Read: true, Write: true})
 		before := ok(h.Stat(t.Context()))(t)
-		f.script(func(s seen) verb {
-			switch {
-			case s.method != "SetContents":
-				return nil
-			case s.nth == 1:
-				return func(_ context.Context, next func() (any, error)) (any, error) {
-					_, _ = next()
-					return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
-				}
-			}
-			return fail(api.Errorf(api.BadSequencer, "released meanwhile"))
-		})
+		f.inTurn("SetContents", lose, fail(api.Errorf(api.BadSequencer, "released meanwhile")))
 		if _, err := h.SetContents(t.Context(), []byte("new")); !errors.Is(err, api.Uncertain) { // not BadSequencer, which would mean that it was not done
 			t.Errorf("SetContents: %v", err)
 		}
 		if after, err := h.Stat(t.Context()); err != nil || after.Content == before.Content {
 			t.Errorf("after the write: %v, generation %d as before", err, after.Content)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -93,7 +80,6 @@ func TestSpareHandlesAreClosed(t *testing.T) {
 			if n := len(f.heard("CloseHandle")); n != test.closes || c.cache.idleCount != 0 {
 				t.Errorf("%s: %d Closes, want %d; %d handles kept", test.name, n, test.closes, c.cache.idleCount)
 			}
-			closeClient(t, c)
 		})
 	}
 }
@@ -171,14 +157,12 @@ func TestCacheWeight(t *testing.T) {
 
 // Metadata shows the cell's own name, by whatever name the node was opened.
 func TestCachedPath(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.reusable = true
-		c := f.client(f.config())
 		h := opened(t, c, "/ls/local/x", OpenOptions{Read: true})
 		if stat, err := h.Stat(t.Context()); err != nil || stat.Path.String() != "/ls/foo/x" || len(f.heard("GetStat")) != 0 {
 			t.Errorf("%v, %v", stat.Path, err)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -206,25 +190,22 @@ func TestHandleInUseIsNotKept(t *testing.T) {
 			t.Cleanup(leave)
 		}, 1},
 	} {
-		runInBubble(t, test.name, func(t *testing.T, f *fake) {
+		runInSession(t, test.name, func(t *testing.T, f *fake, c *Client) {
 			f.cacheable, f.reusable = true, true
-			c := f.client(f.config())
 			h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true})
 			test.before(t, h)
 			must(t, h.Close(t.Context()))
 			if n := len(f.heard("CloseHandle")); n != test.closes {
 				t.Errorf("%d calls of Close, want %d", n, test.closes)
 			}
-			closeClient(t, c)
 		})
 	}
 }
 
 // After Close no call on the handle begins, also if it was called before.
 func TestNoCallAfterClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cacheable, f.reusable = true, true
-		c := f.client(f.config())
 		h := opened(t, c, "/ls/foo/x", OpenOptions{Write: true})
 		f.on("Acquire", hang)
 		waiting, giveUp := context.WithCancel(t.Context())
@@ -242,7 +223,6 @@ func TestNoCallAfterClose(t *testing.T) {
 		if _, err := h.Acquire(t.Context(), api.Exclusive); !errors.Is(err, api.HandleClosed) || len(f.heard("Acquire")) != 1 {
 			t.Errorf("Acquire after Close: %v, %d calls", err, len(f.heard("Acquire")))
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -261,7 +241,6 @@ func TestSparesMakeRoomInTheQuota(t *testing.T) {
 			t.Errorf("without spares: %v after %d attempts", err, len(f.heard("Open"))-before)
 		}
 		noError(t, h.Close(t.Context()))
-		closeClient(t, c)
 	})
 }
 
@@ -269,18 +248,7 @@ func TestSparesMakeRoomInTheQuota(t *testing.T) {
 // refused while the caller still waits: that is not the Uncertain of a release.
 func TestDoThatDoesNotOpenIsNotUncertain(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		f.script(func(s seen) verb {
-			switch {
-			case s.method != "Open" || s.nth > 2:
-				return nil
-			case s.nth == 2:
-				return fail(api.Errorf(api.QuotaExceeded, "too many handles"))
-			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				_, _ = next() // done, and the answer is lost
-				return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
-			}
-		})
+		f.inTurn("Open", lose, fail(api.Errorf(api.QuotaExceeded, "too many handles")), nil)
 		called := false
 		err := c.Do(t.Context(), "/ls/foo/x", func(context.Context, *Lock) error { called = true; return nil })
 		if called || api.CodeOf(err) != api.Unavailable || errors.Is(err, api.Uncertain) {

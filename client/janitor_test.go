@@ -28,8 +28,7 @@ func TestAbandoned(t *testing.T) {
 			}
 			return nil
 		})
-		ctx := bounded(t, time.Second)
-		_, err := h.SetContents(ctx, []byte("old"))
+		_, err := h.SetContents(bounded(t, time.Second), []byte("old"))
 		if !errors.Is(err, api.Uncertain) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("abandoned: %v", err)
 		}
@@ -51,11 +50,7 @@ func TestAbandoned(t *testing.T) {
 func TestBrokenAndAbandoned(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		f.on("SetContents", func(_ context.Context, next func() (any, error)) (any, error) {
-			reply, err := next()
-			f.cut(addresses()...)
-			return reply, err
-		})
+		f.on("SetContents", then(func() { f.cut(addresses()...) }))
 		ctx := bounded(t, time.Second)
 		if _, err := h.SetContents(ctx, nil); !errors.Is(err, api.Uncertain) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
@@ -72,10 +67,7 @@ func TestBrokenAndAbandoned(t *testing.T) {
 func TestAbandonedOpen(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.onFirst("Open", mute)
-		ctx := bounded(t, time.Second)
-		if _, err := c.Open(ctx, "/ls/foo/x", OpenOptions{Read: true, Create: File}); !errors.Is(err, api.Uncertain) {
-			t.Errorf("%v", err)
-		}
+		wants(t, "Open", second(c.Open(bounded(t, time.Second), "/ls/foo/x", OpenOptions{Read: true, Create: File})), api.Uncertain)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if s := f.state(); s.handles != 0 || len(f.heard("CloseHandle")) != 1 || len(c.handles.byID) != 0 {
@@ -138,8 +130,7 @@ func TestRefusedCloseAndReleaseAreCarriedThrough(t *testing.T) {
 			l := acquired(t, h)
 			leave := func(what string, call func(context.Context) error) {
 				f.when(func(s seen) bool { return s.method == "CloseHandle" || s.method == "Release" }, answer)
-				ctx := bounded(t, time.Second)
-				wants(t, what, call(ctx), api.Uncertain)
+				wants(t, what, call(bounded(t, time.Second)), api.Uncertain)
 				f.script(nil)
 				time.Sleep(defaultCallTimeout + 2*time.Second)
 				synctest.Wait()
@@ -176,8 +167,7 @@ func ended(t *testing.T, byDeadline bool) context.Context {
 // the context that it passes has ended by then.
 func TestPartingWithEndedContext(t *testing.T) {
 	for name, byDeadline := range map[string]bool{"cancelled": false, "deadline": true} {
-		runInBubble(t, name, func(t *testing.T, f *fake) {
-			c := f.client(f.config())
+		runInSession(t, name, func(t *testing.T, f *fake, c *Client) {
 			h := lockable(t, c, 0)
 			l := acquired(t, h)
 			over := ended(t, byDeadline)
@@ -197,8 +187,7 @@ func TestPartingWithEndedContext(t *testing.T) {
 // While the cell is away, what is given back is given up after CleanupTime; and
 // only one call waits for so long, however many there are.
 func TestPartingFromACellThatIsAway(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
 		l := acquired(t, h)
 		f.cut(addresses()...)
@@ -244,7 +233,6 @@ func TestPartingBeginsWithTheCancellation(t *testing.T) {
 		if err := second.Close(working); !errors.Is(err, context.Canceled) || time.Since(began) != 2*time.Second+CleanupTime {
 			t.Errorf("cancelled: %v after %v", err, time.Since(began))
 		}
-		f.heal()
 	})
 }
 
@@ -255,8 +243,7 @@ func TestPartingAfterAShortDeadline(t *testing.T) {
 		inSession(t, func(t *testing.T, f *fake, c *Client) {
 			first, second := lockable(t, c, 0), lockable(t, c, 0)
 			f.onFirst("CloseHandle", hang)
-			brief := bounded(t, time.Millisecond)
-			wants(t, "with a deadline", first.Close(brief), context.DeadlineExceeded)
+			wants(t, "with a deadline", first.Close(bounded(t, time.Millisecond)), context.DeadlineExceeded)
 			if err := second.Close(ended(t, false)); err != nil || f.state().handles != 0 {
 				t.Errorf("cancelled: %v; handles %d", err, f.state().handles)
 			}
@@ -266,8 +253,7 @@ func TestPartingAfterAShortDeadline(t *testing.T) {
 
 // When the lease has run out, Close does not wait for the cell for long.
 func TestCloseAfterTheLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cut(addresses()...)
 		time.Sleep(20 * time.Second)
 		began := time.Now()

@@ -315,11 +315,9 @@ func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, 
 	returned := make(chan struct{})
 	defer close(returned)
 	stop := context.AfterFunc(ctx, func() {
-		late := time.NewTimer(tooLong)
-		defer late.Stop()
 		select {
 		case <-returned:
-		case <-late.C:
+		case <-time.After(tooLong):
 			c.cell.cfg.Logger.WarnContext(ctx, "a function of Renew has not returned after the end of its context, and everything waits for it: have it wait for ctx.Done(), too",
 				"cell", c.cell.cfg.Cell, "waited", tooLong)
 		}

@@ -17,14 +17,8 @@ import (
 // inKept runs a test with a Keeper of a host of that name, which is closed in the end, and a session of an operator.
 func inKept(t *testing.T, replicas int, test func(ctx context.Context, cell *celltest.Cell, k *client.Keeper, operator *client.Client)) {
 	t.Helper()
-	inCell(t, replicas, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		k := ok(client.Keep(ctx, client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom("kept"), Clock: cell.ClockOf("kept"), As: "kept"}))(t)
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_ = k.Close(ctx)
-		}()
-		test(ctx, cell, k, dial("operator"))
+	inCell(t, replicas, func(ctx context.Context, cell *celltest.Cell) {
+		test(ctx, cell, cell.Keep("kept"), cell.Client("operator"))
 	})
 }
 
@@ -285,8 +279,6 @@ func TestKeeperWithoutACell(t *testing.T) {
 			t.Errorf("Close: %v after %v", err, time.Since(began))
 		}
 		wants(t, "a call that waited", <-ends, client.Closed)
-		if _, err := client.Keep(ctx, client.Config{Lease: 1}); !errors.Is(err, api.InvalidArgument) {
-			t.Errorf("a Config that is invalid: %v", err)
-		}
+		wants(t, "a Config that is invalid", second(client.Keep(ctx, client.Config{Lease: 1})), api.InvalidArgument)
 	})
 }

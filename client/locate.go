@@ -145,14 +145,8 @@ func (l *locator) knownAddresses() []string {
 	return list
 }
 
+// believedMaster returns the result of locate without a wait; nil if locate would wait or fail.
 func (l *locator) believedMaster() *target {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.master
-}
-
-// ready returns the result of locate without a wait; nil if locate would wait or fail.
-func (l *locator) ready() *target {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

@@ -95,9 +95,7 @@ func (l *locator) addresses(ctx context.Context) ([]string, error) {
 	}
 	var late <-chan time.Time
 	if len(known) > 0 {
-		timer := time.NewTimer(hedgeDelay)
-		defer timer.Stop()
-		late = timer.C
+		late = time.After(hedgeDelay)
 	}
 	select {
 	case <-look.done:

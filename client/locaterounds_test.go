@@ -24,12 +24,11 @@ import (
 func TestTwoWhoClaimToBeMaster(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.elect("b:1")
+		deposed := answering(&chubbypb.LocateReply{Cell: "foo", Replica: "a:1", Master: "a:1", MasterAddress: "a:1", Epoch: 5})
 		f.script(func(s seen) verb {
 			switch {
 			case s.method == "Locate" && s.address == "a:1":
-				return func(context.Context, func() (any, error)) (any, error) {
-					return &chubbypb.LocateReply{Cell: "foo", Replica: "a:1", Master: "a:1", MasterAddress: "a:1", Epoch: 5}, nil
-				}
+				return deposed
 			case s.method == "Locate":
 				return after(10 * time.Millisecond)
 			}
@@ -51,9 +50,7 @@ func TestTwoWhoClaimToBeMaster(t *testing.T) {
 			case s.address != "a:1":
 				return hang
 			case s.method == "Locate":
-				return func(context.Context, func() (any, error)) (any, error) {
-					return &chubbypb.LocateReply{Cell: "foo", Replica: "a:1", Master: "a:1", MasterAddress: "a:1", Epoch: 5}, nil
-				}
+				return deposed
 			}
 			return nil
 		})
@@ -61,7 +58,6 @@ func TestTwoWhoClaimToBeMaster(t *testing.T) {
 		if found := find(); found.address != "a:1" || time.Since(began) > time.Second {
 			t.Errorf("alone: %s, after %v", found.address, time.Since(began))
 		}
-		noError(t, cell.Close())
 	})
 }
 
@@ -113,7 +109,6 @@ func TestSearchesArePaced(t *testing.T) {
 		if took := time.Since(began) - limit; took > 2*maxPause+reconnectLongest {
 			t.Errorf("calls went on after %v", took)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -125,8 +120,7 @@ func TestSearchGivenUpBeforeItBegan(t *testing.T) {
 		c.cell.locator.mu.Lock()
 		c.cell.locator.master, c.cell.locator.nextSearchAt = nil, c.cfg.Clock().Add(maxPause)
 		c.cell.locator.mu.Unlock()
-		ctx := bounded(t, minPause)
-		wants(t, "find", second(c.cell.locator.locate(ctx, nil)), context.DeadlineExceeded)
+		wants(t, "find", second(c.cell.locator.locate(bounded(t, minPause), nil)), context.DeadlineExceeded)
 		synctest.Wait()
 		if now := c.cell.locator.diagnosis(); now != said {
 			t.Errorf("it says %q, and was told %q", now, said)
@@ -201,8 +195,7 @@ func TestNothingListens(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T, f *fake) {
 			cfg := f.config()
 			cfg.RefusedFor, cfg.Dialer = limit, dial
-			ctx := bounded(t, time.Minute)
-			_, err := New(ctx, cfg)
+			_, err := New(bounded(t, time.Minute), cfg)
 			why, _, _ := strings.Cut(name, ":")
 			if took := time.Since(f.began); !errors.Is(err, NothingListens) || !strings.Contains(err.Error(), why) || took > limit+5*time.Second {
 				t.Errorf("New: %v after %v", err, took)
@@ -219,8 +212,7 @@ func TestNothingListens(t *testing.T) {
 			}
 			return refuse(ctx, address)
 		}
-		ctx := bounded(t, 10*time.Second)
-		_, err := New(ctx, cfg)
+		_, err := New(bounded(t, 10*time.Second), cfg)
 		if took := time.Since(f.began); errors.Is(err, NothingListens) || took < 10*time.Second {
 			t.Errorf("New: %v after %v", err, took)
 		}
@@ -244,7 +236,6 @@ func TestNothingListens(t *testing.T) {
 		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); err != nil {
 			t.Errorf("Open in a cell that was reached before: %v", err)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -257,6 +248,5 @@ func TestStatusWhereNothingListens(t *testing.T) {
 		if _, err := cell.Status(t.Context()); !errors.Is(err, NothingListens) || time.Since(f.began) > 100*time.Millisecond {
 			t.Errorf("Status: %v after %v", err, time.Since(f.began))
 		}
-		noError(t, cell.Close())
 	})
 }

@@ -61,9 +61,7 @@ func TestAcquireRelease(t *testing.T) {
 		if err := h.Close(t.Context()); err != nil || f.state().held != 0 || !errors.Is(l2.Err(), LockReleased) {
 			t.Errorf("Close: %v, held %d, %v", err, f.state().held, l2.Err())
 		}
-		if _, err := h.Acquire(t.Context(), api.Shared); !errors.Is(err, api.HandleClosed) {
-			t.Errorf("after Close: %v", err)
-		}
+		wants(t, "after Close", second(h.Acquire(t.Context(), api.Shared)), api.HandleClosed)
 		wants(t, "a second Close", h.Close(t.Context()), nil)
 	})
 }
@@ -165,12 +163,10 @@ func (f *fake) takeLock(reason chubbypb.EndReason) {
 func TestLossOvertakesGrant(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		h := lockable(t, c, 0)
-		f.on("TryAcquire", func(_ context.Context, next func() (any, error)) (any, error) {
-			reply, err := next()
+		f.on("TryAcquire", then(func() {
 			f.takeLock(chubbypb.EndReason_END_REASON_BREAK)
 			time.Sleep(2 * time.Second)
-			return reply, err
-		})
+		}))
 		if l, err := h.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockLost) {
 			t.Errorf("%v, %v", l, err)
 		}
@@ -217,8 +213,7 @@ func TestHandleInvalid(t *testing.T) {
 
 // Close ends the contexts of locks before the cell can give the locks away.
 func TestCloseEndsLocksFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		l := acquired(t, lockable(t, c, 0))
 		f.script(func(s seen) verb {
 			if s.method == "EndSession" && l.Context().Err() == nil {
@@ -238,8 +233,7 @@ func TestCloseEndsLocksFirst(t *testing.T) {
 
 // Close does not hang on a cell that cannot be reached.
 func TestCloseUnreachable(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cut(addresses()...)
 		began := time.Now()
 		if err := c.Close(context.WithoutCancel(t.Context())); !errors.Is(err, api.Unavailable) || time.Since(began) > maxCloseTime+time.Second {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -15,37 +14,18 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// inCell runs a test with a cell of so many replicas, in virtual time. dial opens a session of a host of that name,
-// as that principal; it is closed at the end of the test.
-func inCell(t *testing.T, replicas int, test func(ctx context.Context, cell *celltest.Cell, dial func(host string, edits ...func(*client.Config)) *client.Client)) {
+// inCell is celltest.Run, with a context of an hour, so that what hangs fails.
+func inCell(t *testing.T, replicas int, test func(ctx context.Context, cell *celltest.Cell)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // so that what hangs fails
-		defer cancel()
-		cell := celltest.Start(t, replicas)
-		test(ctx, cell, func(host string, edits ...func(*client.Config)) *client.Client {
-			t.Helper()
-			cfg := client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(host), Clock: cell.ClockOf(host), As: host}
-			for _, edit := range edits {
-				edit(&cfg)
-			}
-			c := ok(client.New(ctx, cfg))(t)
-			t.Cleanup(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				_ = c.Close(ctx) // it may be cut off
-			})
-			return c
-		})
-	})
+	celltest.Run(t, replicas, func(t *testing.T, cell *celltest.Cell) { test(bounded(t, time.Hour), cell) })
 }
 
 const lockPath = "/ls/local/lock"
 
 // The context of With ends with the caller's or with the lock, whichever is first, with the cause, and has the lock's sequencer.
 func TestLockWith(t *testing.T) {
-	inCell(t, 3, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		c, operator := dial("h1"), dial("operator")
+	inCell(t, 3, func(ctx context.Context, cell *celltest.Cell) {
+		c, operator := cell.Client("h1"), cell.Client("operator")
 		acquire := func() *client.Lock {
 			t.Helper()
 			return ok(c.Acquire(ctx, lockPath))(t)
@@ -107,8 +87,8 @@ func TestLockWith(t *testing.T) {
 
 // A process that was stopped beyond its lease finds out in With itself, before any timer has fired.
 func TestLockWithReadsTheClock(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		l := ok(dial("h1").Acquire(ctx, lockPath))(t)
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		l := ok(cell.Client("h1").Acquire(ctx, lockPath))(t)
 		cell.Jump("h1", api.DefaultLease+api.DefaultLockDelay)
 		within, stop := l.With(ctx)
 		defer stop()
@@ -150,19 +130,6 @@ func opened(t testing.TB, c *client.Client, path string, o client.OpenOptions) *
 func acquired(t testing.TB, h *client.Handle) *client.Lock {
 	t.Helper()
 	return ok(h.Acquire(t.Context(), api.Exclusive))(t)
-}
-
-// dialled opens a session, and closed closes some.
-func dialled(t testing.TB, cfg client.Config) *client.Client {
-	t.Helper()
-	return ok(client.New(t.Context(), cfg))(t)
-}
-
-func closed(t testing.TB, all ...*client.Client) {
-	t.Helper()
-	for _, c := range all {
-		noError(t, c.Close(t.Context()))
-	}
 }
 
 // ok returns what a call returns, and ends the test on its error.

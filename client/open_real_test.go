@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -20,7 +19,7 @@ import (
 // A node is created on the condition that a lock is held, also one that a transaction cannot create, and neither created
 // nor opened without.
 func TestOpenIfSequencer(t *testing.T) {
-	withCachers(t, func(t *testing.T, c *cachers) {
+	withCachers(t, 1, func(t *testing.T, c *cachers) {
 		h := opened(t, c.one, "/ls/local/leader", client.OpenOptions{Write: true, Create: client.File})
 		l := c.acquire(h)
 		seq := l.Sequencer()
@@ -66,10 +65,10 @@ func TestOpenIfSequencer(t *testing.T) {
 // The lock is released after its sequencer was found valid, and before the Open: nothing is created, and what is there is not
 // opened.
 func TestOpenIfSequencerInBetween(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		two := dial("two")
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		two := cell.Client("two")
 		var release atomic.Pointer[client.Lock]
-		one := dial("one", func(cfg *client.Config) {
+		one := cell.Client("one", func(cfg *client.Config) {
 			cfg.NoCache = true
 			cfg.Dialer = cell.Lossy("one", func(method string) bool {
 				if path.Base(method) == "SetSequencer" {
@@ -111,11 +110,11 @@ func TestOpenIfSequencerInBetween(t *testing.T) {
 // An Open that depends on a sequencer, and is given up when it was done, leaves no handle, though that of the directory is
 // closed meanwhile: what it has made goes if it is ephemeral.
 func TestOpenIfSequencerGivenUp(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		two := dial("two")
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		two := cell.Client("two")
 		var losing atomic.Int64 // so many answers to Opens come before they are lost
 		losing.Store(1 << 30)
-		one := dial("one", func(cfg *client.Config) {
+		one := cell.Client("one", func(cfg *client.Config) {
 			cfg.NoCache = true
 			cfg.Dialer = cell.Lossy("one", func(method string) bool { return path.Base(method) == "Open" && losing.Add(-1) < 0 })
 		})
@@ -146,10 +145,10 @@ func TestOpenIfSequencerGivenUp(t *testing.T) {
 // The answer to an Open is lost, and the file that it has opened is deleted before the next attempt: nothing is left of it, so
 // it is not uncertain. The file is created, if that is asked for, or is not there; and who wants its lock has it.
 func TestDeletedAfterALostAnswer(t *testing.T) {
-	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		two := dial("two")
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell) {
+		two := cell.Client("two")
 		var losing atomic.Bool
-		one := dial("one", func(cfg *client.Config) {
+		one := cell.Client("one", func(cfg *client.Config) {
 			cfg.Dialer = cell.Lossy("one", func(method string) bool {
 				if path.Base(method) != "Open" || !losing.CompareAndSwap(true, false) {
 					return false
@@ -200,84 +199,11 @@ func TestDeletedAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// Who follows a change of the replicas is told when another operator takes it back, also if the next change has begun by then.
-func TestChangeThatIsTakenBack(t *testing.T) {
-	inCell(t, 3, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
-		by, another := dial("operator"), dial("another")
-		others := []string{"r1", "r2", "r3"}
-		for i, id := range others {
-			if id == cell.Master() {
-				others = append(others[:i], others[i+1:]...)
-				break
-			}
-		}
-		removed, cut := others[0], others[1]
-		follow := func(change client.MemberChange) <-chan error {
-			ended := make(chan error, 1)
-			decided := make(chan struct{}, 1)
-			go func() {
-				ended <- client.ChangeMembers(ctx, by, change, func([]client.Member) {
-					select {
-					case decided <- struct{}{}:
-					default:
-					}
-				})
-			}()
-			select {
-			case <-decided:
-			case err := <-ended:
-				t.Fatalf("%+v: %v", change, err)
-			}
-			return ended
-		}
-		takenBack := func(ended <-chan error, text string) {
-			t.Helper()
-			time.Sleep(5 * time.Second)
-			select {
-			case err := <-ended:
-				if !errors.Is(err, api.Cancelled) || !strings.Contains(err.Error(), "took the change back: replica "+text) {
-					t.Errorf("a change that was taken back: %v, want %q", err, text)
-				}
-			default:
-				t.Errorf("a change that was taken back is followed on: %s", text)
-			}
-		}
-		act := func(change client.MemberChange, progress func([]client.Member)) {
-			t.Helper()
-			if err := client.ChangeMembers(ctx, another, change, progress); err != nil {
-				t.Fatalf("%+v: %v", change, err)
-			}
-		}
-
-		joined := make(chan error, 1)
-		go func() { joined <- cell.Join(ctx, "r4") }()
-		time.Sleep(time.Second)
-		replacing := follow(client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: removed})
-		cell.Cut("r4")
-		time.Sleep(10 * time.Second)
-		act(client.MemberChange{Remove: "r4"}, func([]client.Member) {})
-		takenBack(replacing, removed+" stays")
-		cell.Heal("r4")
-		<-joined
-
-		removing := follow(client.MemberChange{Remove: removed})
-		cell.Kill(cut) // before the master looks again
-		time.Sleep(10 * time.Second)
-		act(client.MemberChange{Keep: removed}, func([]client.Member) {})
-		act(client.MemberChange{Remove: cut}, nil)
-		takenBack(removing, removed+" stays")
-		if list, err := another.Cell().Members(ctx); err != nil || len(list) != 2 {
-			t.Errorf("in the end there are %+v, %v", list, err)
-		}
-	})
-}
-
 // A lock is not lost because its handle is bound to another, which is. A new
 // master, that asks of every lock, brings that out.
 func TestLockOfABoundHandleIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 3)
-		c := dialled(t, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+	celltest.Run(t, 3, func(t *testing.T, cell *celltest.Cell) {
+		c := cell.Client("host")
 		var locks []*client.Lock
 		var handles []*client.Handle
 		for _, name := range []string{"held", "given-up"} {
@@ -293,7 +219,6 @@ func TestLockOfABoundHandleIsKept(t *testing.T) {
 		wants(t, "the lock", locks[0].Err(), nil)
 		wants(t, "CheckSequencer", c.CheckSequencer(t.Context(), locks[0].Sequencer().String()), nil)
 		wants(t, "Release", locks[0].Release(t.Context()), nil)
-		closed(t, c)
 	})
 }
 

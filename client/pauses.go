@@ -35,10 +35,8 @@ func sleepWithin(ctx context.Context, ended <-chan struct{}, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	case <-ended:
 	}

@@ -258,11 +258,9 @@ func (t *target) tryReplacement(old, next *connection, since session.Instant) {
 	// WaitForReady repeats a refused attempt to connect, as the cause of the silence may end soon.
 	_, err := next.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: p.cfg.Cell}, grpc.WaitForReady(true))
 	if err == nil { // the old one was asked first, but this busy machine may not have read its answer
-		timer := time.NewTimer(hedgeDelay)
-		defer timer.Stop()
 		select {
 		case <-asked:
-		case <-timer.C:
+		case <-time.After(hedgeDelay):
 		}
 	}
 	cancel()

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -26,16 +25,9 @@ import (
 // (Chubby §2.4, §2.8).
 func TestRealCellNoOverlap(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Second, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			cell := celltest.Start(t, 3)
-			open := func(host string) (*client.Client, *client.Handle) {
-				c := dialled(t, client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(host), Clock: celltest.Clock})
-				h := opened(t, c, "/ls/local/lock", client.OpenOptions{Write: true, Create: client.File, LockDelay: delay})
-				return c, h
-			}
-			one, first := open("h1")
-			two, second := open("h2")
-			l := acquired(t, first)
+		celltest.Run(t, 1, func(t *testing.T, cell *celltest.Cell) {
+			one, o := cell.Client("h1"), client.OpenOptions{Write: true, Create: client.File, LockDelay: delay}
+			l, second := acquired(t, opened(t, one, lockPath, o)), opened(t, cell.Client("h2"), lockPath, o)
 			granted := make(chan time.Time)
 			go func() {
 				if _, err := second.Acquire(t.Context(), api.Exclusive); err != nil {
@@ -67,88 +59,61 @@ func TestRealCellNoOverlap(t *testing.T) {
 				t.Errorf("delay %v: %v", delay, one.Err())
 			}
 			wants(t, "Close of a session that is gone", one.Close(t.Context()), nil)
-			closed(t, two)
 		})
 	}
 }
 
-// With a real master, too, connections that fall silent cost no session, and no lock:
-// neither one that is alone, nor those that share a connection.
+// With a real master, too, connections that fall silent, and that sessions share, cost none of them, and no lock.
 func TestSilentConnectionToACell(t *testing.T) {
-	for _, sessions := range []int{1, 8} {
-		for phase := range 4 {
-			t.Run(fmt.Sprint(sessions, " sessions, phase ", phase), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					cell := celltest.Start(t, 1)
-					wires := client.NewWires(cell.DialFrom("host"))
-					var states atomic.Int32
-					cfg := client.Config{Servers: cell.Servers(), Dialer: wires.Dial, Clock: celltest.Clock, OnState: func(client.StateChange) { states.Add(1) }}
-					shared := ok(client.Dial(t.Context(), cfg))(t)
-					var all []*client.Client
-					var locks []*client.Lock
-					for i := range sessions {
-						c := ok(shared.NewSession(t.Context(), cfg.Session()))(t)
-						h := opened(t, c, fmt.Sprint("/ls/local/", i), client.OpenOptions{Write: true, Create: client.File})
-						l := acquired(t, h)
-						all, locks = append(all, c), append(locks, l)
-						time.Sleep(900 * time.Millisecond)
-					}
-					for range 3 {
-						time.Sleep(20*time.Second + time.Duration(phase)*2*time.Second)
-						wires.Silence("", false)
-					}
-					time.Sleep(20 * time.Second)
-					if states.Load() > 0 {
-						t.Errorf("%d changes of state", states.Load())
-					}
-					for i, l := range locks {
-						if err := l.Err(); err != nil {
-							t.Errorf("lock %d: %v", i, err)
-						}
-						noError(t, all[i].Close(t.Context()))
-					}
-					_ = shared.Close() // it never fails
-				})
-			})
+	celltest.Run(t, 1, func(t *testing.T, cell *celltest.Cell) {
+		wires, cfg := client.NewWires(cell.DialFrom("host")), cell.ConfigOf("host")
+		var states atomic.Int32
+		cfg.Dialer, cfg.OnState = wires.Dial, func(client.StateChange) { states.Add(1) }
+		shared := ok(client.Dial(t.Context(), cfg))(t)
+		defer shared.Close()
+		var locks []*client.Lock
+		for i := range 8 {
+			c := ok(shared.NewSession(t.Context(), cfg.Session()))(t)
+			defer c.Close(t.Context())
+			locks = append(locks, acquired(t, opened(t, c, fmt.Sprint("/ls/local/", i), client.OpenOptions{Write: true, Create: client.File})))
+			time.Sleep(900 * time.Millisecond)
 		}
-	}
+		for phase := range 4 {
+			time.Sleep(20*time.Second + time.Duration(phase)*2*time.Second)
+			wires.Silence("", false)
+		}
+		time.Sleep(20 * time.Second)
+		if states.Load() > 0 {
+			t.Errorf("%d changes of state", states.Load())
+		}
+		for _, l := range locks {
+			noError(t, l.Err())
+		}
+	})
 }
 
 // Text that cannot be sent is refused at once, and named, whatever call it is for: no
 // attempt will ever do better.
 func TestTextThatIsNoUTF8(t *testing.T) {
 	const text = "caf\xe9"
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 1)
-		ctx := bounded(t, time.Minute)
-		config := client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock}
-		c := ok(client.New(ctx, config))(t)
+	celltest.Run(t, 1, func(t *testing.T, cell *celltest.Cell) {
+		ctx, c := bounded(t, time.Minute), cell.Client("host")
 		h := ok(c.Open(ctx, "/ls/local/lock", client.OpenOptions{Write: true, Create: client.File}))(t)
 		for _, one := range []struct {
 			field string
 			call  func() error
 		}{
-			{"reason", func() error {
-				_, err := h.Acquire(ctx, api.Exclusive, client.Reason(text))
-				return err
-			}},
-			{"reason", func() error {
-				_, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(text))
-				return err
-			}},
+			{"reason", func() error { return second(h.Acquire(ctx, api.Exclusive, client.Reason(text))) }},
+			{"reason", func() error { return second(h.TryAcquire(ctx, api.Exclusive, client.Reason(text))) }},
 			{"reason", func() error { return c.BreakLock(ctx, "/ls/local/lock", text, false) }},
 			{"reason", func() error { return c.EndSession(ctx, c.Session()+1, text) }},
 			{"principal", func() error { return c.SetPrincipalQuota(ctx, text, api.Quota{Nodes: 1}) }},
-			{"to", func() error {
-				_, err := c.Transfer(ctx, text)
-				return err
-			}},
+			{"to", func() error { return second(c.Transfer(ctx, text)) }},
 			{"sequencer", func() error { return c.CheckSequencer(ctx, text) }},
 			{"as", func() error {
-				named := config
+				named := cell.ConfigOf("host")
 				named.As = text
-				_, err := client.New(ctx, named)
-				return err
+				return second(client.New(ctx, named))
 			}},
 		} {
 			begun := time.Now()
@@ -162,7 +127,7 @@ func TestTextThatIsNoUTF8(t *testing.T) {
 		}
 		// What was refused leaves nothing behind: neither a place in the queue nor a request that is owed an answer.
 		l := ok(h.Acquire(ctx, api.Exclusive, client.Reason("café")))(t)
-		noError(t, errors.Join(l.Release(ctx), c.Close(ctx)))
+		noError(t, l.Release(ctx))
 	})
 }
 

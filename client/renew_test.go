@@ -282,7 +282,6 @@ func TestClockJump(t *testing.T) {
 		if c.State() != session.Gone {
 			t.Errorf("a late grant revived the session")
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -302,7 +301,6 @@ func TestCallAfterPause(t *testing.T) {
 		})
 		jump(20 * time.Second)
 		noError(t, second(h.SetContents(t.Context(), nil)))
-		closeClient(t, c)
 	})
 }
 
@@ -321,6 +319,5 @@ func TestClockJumpUnasked(t *testing.T) {
 		if d := time.Since(began); d > maxTickHolding {
 			t.Errorf("noticed after %v", d)
 		}
-		closeClient(t, c)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,23 +18,16 @@ import (
 // A call has one id in all of its attempts, and its error has it. Another call has another one, and so has another client.
 func TestRequestIDs(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		c, other := f.client(f.config()), f.client(f.config())
+		c := f.client(f.config())
+		f.client(f.config()) // another client
 		opened := f.heard("CreateSession")
 		first, second := opened[0].request.(*chubbypb.CreateSessionRequest).GetRequest(), opened[1].request.(*chubbypb.CreateSessionRequest).GetRequest()
 		if first == 0 || second == 0 || first == second {
 			t.Errorf("sessions are opened with the requests %x and %x", first, second)
 		}
 		h := lockable(t, c, 0)
-		f.script(func(s seen) verb {
-			switch {
-			case s.method != "SetContents":
-			case s.nth <= 2:
-				return fail(api.Errorf(api.Unavailable, "not yet"))
-			default:
-				return fail(api.Errorf(api.GenerationMismatch, "too late"))
-			}
-			return nil
-		})
+		notYet := fail(api.Errorf(api.Unavailable, "not yet"))
+		f.inTurn("SetContents", notYet, notYet, fail(api.Errorf(api.GenerationMismatch, "too late")))
 		told := map[string]bool{}
 		for range 2 {
 			_, err := h.SetContents(t.Context(), nil, IfGeneration(40))
@@ -55,8 +49,6 @@ func TestRequestIDs(t *testing.T) {
 				t.Errorf("attempt %d has the request %s; the errors have %v", i, id, told)
 			}
 		}
-		closeClient(t, c)
-		closeClient(t, other)
 	})
 }
 
@@ -79,8 +71,7 @@ func TestWaitsLeaveRoom(t *testing.T) {
 		if n := len(f.heard("Acquire")); n != 1+maxSessionWaits {
 			t.Errorf("%d requests are in queues, want %d", n-1, maxSessionWaits)
 		}
-		bound := bounded(t, time.Second)
-		wants(t, "a write beside them", second(h.SetContents(bound, nil)), nil)
+		wants(t, "a write beside them", second(h.SetContents(bounded(t, time.Second), nil)), nil)
 		cancel()
 		for range waiters {
 			wants(t, "a wait that was given up", <-done, api.Cancelled)
@@ -208,13 +199,10 @@ func TestTransferFails(t *testing.T) {
 			t.Errorf("left before the answer: %v", err)
 		}
 		asked = len(f.heard("Transfer"))
-		f.script(func(s seen) verb {
-			if s.method == "Transfer" && s.nth == asked+1 {
-				f.elect("b:1") // a failure of its own
-				return fail(&api.Error{Code: api.NotMaster, Message: "deposed"})
-			}
-			return nil
-		})
+		f.inTurn("Transfer", func(context.Context, func() (any, error)) (any, error) {
+			f.elect("b:1") // a failure of its own
+			return nil, chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
+		}, nil)
 		master, err = c.Transfer(t.Context(), "c:1")
 		if n := len(f.heard("Transfer")) - asked; master != "c:1" || err != nil || n < 2 {
 			t.Errorf("another took over: %q, %v, asked %d times", master, err, n)
@@ -222,42 +210,32 @@ func TestTransferFails(t *testing.T) {
 	})
 }
 
-// The history of a lock is told as the cell tells it, and says whether two held the lock at once.
-func TestHistory(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.dialled(f.config())
-		for now, together := range map[uint64]bool{13: false, 12: true, 11: true, 10: true} {
-			f.heldNow = now
-			h, err := c.History(t.Context(), "/ls/foo/x")
-			if err != nil || h.Path != "/ls/foo/x" || h.MoreHolders != 3 || len(h.Holdings) != 2 {
-				t.Fatalf("%+v, %v", h, err)
-			}
-			want := api.Holding{
-				Session: 7, Host: "h", Principal: "p", PID: 5, Reason: "r", FromUnix: 10, Mode: api.Exclusive,
-				Generation: 11, Until: 12, ToUnix: 13, End: api.ByFailOver, Delay: time.Second,
-			}
-			if h.Holdings[0] != want || h.Holdings[1] != (api.Holding{Session: 8, Mode: api.Shared, Generation: api.Generation(now)}) {
-				t.Errorf("%+v", h.Holdings)
-			}
-			if a, b, found := h.Overlap(); found != together || found && a.Generation+b.Generation != api.Generation(11+now) {
-				t.Errorf("with token %d now, after one until 12: %v, %+v, %+v", now, found, a, b)
-			}
+// Who follows a change of the replicas is told when it is complete, and when another operator takes it back, also if the next has
+// begun by then.
+func TestChangeIsSettled(t *testing.T) {
+	replacing, removing := MemberChange{Add: "r4", Remove: "r1"}, MemberChange{Remove: "r1"}
+	for _, row := range []struct {
+		change MemberChange
+		now    []Member
+		done   bool
+		back   string // what the error says
+	}{
+		{replacing, []Member{{ID: "r1"}, {ID: "r2"}, {ID: "r4", Phase: "joining"}}, false, ""},
+		{replacing, []Member{{ID: "r1", Phase: "leaving"}, {ID: "r2"}, {ID: "r4"}}, false, ""},
+		{replacing, []Member{{ID: "r2"}, {ID: "r4"}}, true, ""},
+		{replacing, []Member{{ID: "r1"}, {ID: "r2"}}, false, "replica r1 stays"},
+		{replacing, []Member{{ID: "r2"}}, false, "replica r4 has left"},
+		{removing, []Member{{ID: "r1", Phase: "leaving"}, {ID: "r2"}}, false, ""},
+		{removing, []Member{{ID: "r2", Phase: "leaving"}}, true, ""},
+		{removing, []Member{{ID: "r1"}, {ID: "r2", Phase: "leaving"}}, false, "replica r1 stays"},
+		{MemberChange{Add: "r4", Spare: true}, []Member{{ID: "r1"}, {ID: "r4", Phase: SpareMember}}, true, ""},
+		{MemberChange{Keep: "r1"}, []Member{{ID: "r1"}}, true, ""},
+		{MemberChange{Keep: "r1"}, []Member{{ID: "r2"}}, false, "replica r1 has left"},
+	} {
+		done, err := row.change.settled(row.now)
+		if back := err != nil; done != row.done || back != (row.back != "") ||
+			back && (!errors.Is(err, api.Cancelled) || !strings.Contains(err.Error(), "took the change back: "+row.back)) {
+			t.Errorf("%+v with %+v: %t, %v", row.change, row.now, done, err)
 		}
-		_ = c.Close()
-	})
-}
-
-// What a node's operations would wait for is told as the cell tells it.
-func TestExplain(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.dialled(f.config())
-		x, err := c.Explain(t.Context(), "/ls/foo/x")
-		if err != nil || x.Lock.Mode != api.Exclusive || len(x.Sentences) != 1 || len(x.Cachers) != 1 {
-			t.Fatalf("%+v, %v", x, err)
-		}
-		if one := x.Cachers[0]; one.Session != 7 || one.Host != "h" || one.Waiting != time.Second || one.AtMost != time.Minute {
-			t.Errorf("%+v", one)
-		}
-		_ = c.Close()
-	})
+	}
 }

@@ -25,10 +25,7 @@ var (
 	scenarioFive = flag.Bool("five", false, "give TestScenario a cell of five replicas, and not of three")
 )
 
-const (
-	workers  = 4 // hosts that do something
-	watchers = 2 // hosts that look on
-)
+const workers = 4 // hosts that do something
 
 // scenario is clients that do at random what a client can do, with contexts that
 // end at any moment, while their answers, their masters and their sessions are lost.
@@ -42,7 +39,6 @@ type scenario struct {
 	mu     sync.Mutex // guards what follows
 	serial int
 	open   map[string]*client.Client // the session of a host
-	views  []*replicaView
 }
 
 func paths(kind string, n int) (list []string) {
@@ -62,8 +58,8 @@ var (
 
 // TestScenario checks what a client promises whatever happens: no two hold a lock, what is read is what
 // was written, and newer than what was read before; what was refused is not done, and what may have been
-// done is not done later than the next that the same one does; events lead to what is there; and nothing
-// is left at the cell of those who have gone.
+// done is not done later than the next that the same one does; and nothing is left at the cell of those who
+// have gone. (That events lead to what is there, TestTreeRandom of package recipe checks.)
 func TestScenario(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := bounded(t, *scenarioTime+2*time.Hour)
@@ -76,25 +72,16 @@ func TestScenario(t *testing.T) {
 			open: map[string]*client.Client{},
 		}
 		s.prepare()
-		var working, watching sync.WaitGroup
+		var working sync.WaitGroup
 		for i := range workers {
 			host := fmt.Sprintf("worker%d", i)
 			working.Go(func() { s.live(host, i%2 == 0) })
-		}
-		gone := make(chan struct{})
-		for i := range watchers {
-			v := &replicaView{host: fmt.Sprintf("watcher%d", i), seen: map[string]api.Generation{}, children: map[string]bool{}}
-			s.views = append(s.views, v)
-			watching.Go(func() { s.watch(v, gone) })
 		}
 		s.rage()
 		working.Wait()
 		pass(3 * time.Minute)
 		synctest.Wait()
-		s.checkEvents()
 		s.checkLeftovers()
-		close(gone)
-		watching.Wait()
 		for _, c := range s.sessions() {
 			if err := c.Close(s.ctx); err != nil {
 				s.fault("Close when all is calm: %v", err)
@@ -241,9 +228,6 @@ func (s *scenario) rage() {
 	hosts := []string{}
 	for i := range workers {
 		hosts = append(hosts, fmt.Sprintf("worker%d", i))
-	}
-	for i := range watchers {
-		hosts = append(hosts, fmt.Sprintf("watcher%d", i))
 	}
 	for _, host := range hosts {
 		s.cell.Slow(host, rand.N(8*time.Millisecond))

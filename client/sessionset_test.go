@@ -14,10 +14,10 @@ import (
 // crowd opens sessions over one Cell, each with a handle and its own record.
 func (f *fake) crowd(n int) (cell *Cell, clients []*Client, handles []*Handle, records []*record) {
 	f.t.Helper()
-	cell = ok(Dial(f.t.Context(), f.config()))(f.t)
+	cell = f.dialled(f.config())
 	for range n {
 		cfg, r := f.recorded()
-		c := ok(cell.NewSession(f.t.Context(), cfg.Session()))(f.t)
+		c := f.session(cell, cfg.Session())
 		h := ok(c.Open(f.t.Context(), "/ls/foo/x", OpenOptions{Write: true, Create: File, LockDelay: time.Second}))(f.t)
 		clients, handles, records = append(clients, c), append(handles, h), append(records, r)
 	}
@@ -61,10 +61,8 @@ func TestSessionsOfOneCell(t *testing.T) {
 			if _, err := h.SetContents(t.Context(), nil); err != nil || len(records[i+3].states()) > 0 {
 				t.Errorf("session %d: %v, states %v", i+3, err, records[i+3].states())
 			}
-			closeClient(t, clients[i+3])
 		}
 		wants(t, "the Cell was closed with its sessions", cell.CheckSequencer(t.Context(), "x"), api.BadSequencer)
-		_ = cell.Close()
 	})
 }
 
@@ -85,15 +83,12 @@ func TestSessionConfig(t *testing.T) {
 		cfg := f.config()
 		cfg.Lease, cfg.NoCache = 50*time.Second, true
 		cell := f.dialled(cfg)
-		long := ok(cell.NewSession(t.Context(), cfg.Session()))(t)
-		short := ok(cell.NewSession(t.Context(), SessionConfig{Lease: 5 * time.Second, Clock: cfg.Clock}))(t)
+		long := f.session(cell, cfg.Session())
+		short := f.session(cell, SessionConfig{Lease: 5 * time.Second, Clock: cfg.Clock})
 		if long.Lease() != 50*time.Second || short.Lease() != 5*time.Second || long.cache.enabled() || !short.cache.enabled() {
 			t.Errorf("leases %v and %v, caches %v and %v", long.Lease(), short.Lease(), long.cache.enabled(), short.cache.enabled())
 		}
 		wants(t, "a faulty configuration", second(cell.NewSession(t.Context(), SessionConfig{Lease: time.Nanosecond})), api.InvalidArgument)
-		closeClient(t, long)
-		closeClient(t, short)
-		_ = cell.Close()
 	})
 }
 
@@ -101,7 +96,7 @@ func TestSessionConfig(t *testing.T) {
 // next, by one search: nobody's lease runs out, and no lock is lost.
 func TestFailOverOfAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		cell, clients, handles, records := f.crowd(20)
+		_, clients, handles, records := f.crowd(20)
 		l := acquired(t, handles[0])
 		time.Sleep(time.Second)
 		f.at("a:1", hang)           // it answers nothing any more, and breaks no connection
@@ -136,9 +131,7 @@ func TestFailOverOfAll(t *testing.T) {
 			if c.State() != session.Safe || c.Stats().FailOvers != 4 || len(records[i].states()) > 0 {
 				t.Errorf("session %d: %v, %+v, states %v", i, c.State(), c.Stats(), records[i].states())
 			}
-			closeClient(t, c)
 		}
-		_ = cell.Close()
 	})
 }
 
@@ -162,14 +155,8 @@ func TestCellClosedFirst(t *testing.T) {
 		}
 		wants(t, "another session", second(cell.NewSession(t.Context(), f.config().Session())), Closed)
 		late := f.dialled(f.config())
-		f.script(func(s seen) verb {
-			if s.method == "CreateSession" {
-				late.sessions.endAll() // as Close does, when the answer is on its way
-			}
-			return nil
-		})
+		f.on("CreateSession", then(late.sessions.endAll)) // as Close does, when the answer is on its way
 		wants(t, "a session that comes too late", second(late.NewSession(t.Context(), f.config().Session())), Closed)
-		_ = late.Close()
 		for i, c := range clients {
 			began := time.Now()
 			if err := c.Close(t.Context()); !errors.Is(err, api.Unavailable) || !errors.Is(c.Err(), Closed) || time.Since(began) > 0 {
@@ -187,8 +174,7 @@ func TestCellClosedFirst(t *testing.T) {
 
 // A session that is closed before it has heard of a new master is ended there.
 func TestCloseAfterFailOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.elect("b:1")
 		began := time.Now()
 		if closeClient(t, c); time.Since(began) > time.Second {
@@ -199,9 +185,8 @@ func TestCloseAfterFailOver(t *testing.T) {
 
 // What Stats counts.
 func TestStats(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cacheable = true
-		c := f.client(f.config())
 		h := watching(t, c)
 		for range 3 {
 			must(t, second(h.Stat(t.Context())))
@@ -219,7 +204,6 @@ func TestStats(t *testing.T) {
 		if s := c.Stats(); s.KeepAlivesFailed == 0 || s.KeepAlivesFailed >= s.KeepAlives || s.Jeopardies != 1 || s.Rescues != 1 || s.FailOvers != 1 {
 			t.Errorf("after jeopardy: %+v", s)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -231,19 +215,11 @@ func TestSessionsOfACellAreBounded(t *testing.T) {
 		wants(t, "a fourth session", second(cell.NewSession(t.Context(), f.config().Session())), api.QuotaExceeded)
 		closeClient(t, clients[0])
 		f.on("CreateSession", hang)
-		ctx := bounded(t, time.Second)
-		if _, err := cell.NewSession(ctx, f.config().Session()); err == nil || errors.Is(err, api.QuotaExceeded) {
+		if _, err := cell.NewSession(bounded(t, time.Second), f.config().Session()); err == nil || errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("a session that the master does not open: %v", err)
 		}
-		f.script(func(seen) verb { return nil })
-		one, err := cell.NewSession(t.Context(), f.config().Session())
-		if err != nil {
-			t.Fatalf("after one was closed, and one was not opened: %v", err)
-		}
-		for _, c := range append(clients[1:], one) {
-			closeClient(t, c)
-		}
-		noError(t, cell.Close())
+		f.script(nil)
+		f.session(cell, f.config().Session()) // after one was closed, and one was not opened
 	})
 }
 
@@ -260,15 +236,7 @@ func TestLostSessionsTakeNoPlace(t *testing.T) {
 		time.Sleep(time.Second) // what they were sending ends
 		f.heal()
 		for range len(clients) {
-			c, err := cell.NewSession(t.Context(), f.config().Session())
-			if err != nil {
-				t.Fatalf("after all were lost: %v", err)
-			}
-			clients = append(clients, c)
+			f.session(cell, f.config().Session())
 		}
-		for _, c := range clients {
-			closeClient(t, c)
-		}
-		noError(t, cell.Close())
 	})
 }

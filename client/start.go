@@ -64,6 +64,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		return nil, err
 	}
 	if !c.sessions.add(one) {
+		c.sessions.remove(one)
 		one.session.endSession(Closed, "its Cell was closed")
 		return nil, one.Err()
 	}

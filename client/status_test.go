@@ -18,20 +18,13 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// dialled is a Cell of the fake, closed at the end of the test.
-func (f *fake) dialled(cfg Config) *Cell {
-	f.t.Helper()
-	return ok(Dial(f.t.Context(), cfg))(f.t)
-}
-
 // A replica that is frozen costs no more than its own answer, even if the caller
 // has no more time than one replica may take.
 func TestStatusWithAFrozenReplica(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.at("c:1", mute)
 		cell := f.dialled(f.config())
-		ctx := bounded(t, cell.cfg.DialTimeout)
-		s, err := cell.Status(ctx)
+		s, err := cell.Status(bounded(t, cell.cfg.DialTimeout))
 		if err != nil || s.Master != "a" || len(s.Replicas) != 3 {
 			t.Fatalf("%+v, %v", s, err)
 		}
@@ -44,20 +37,6 @@ func TestStatusWithAFrozenReplica(t *testing.T) {
 		if _, err := cell.Members(t.Context()); err != nil || time.Since(began) > 100*time.Millisecond {
 			t.Errorf("Members: %v after %v", err, time.Since(began))
 		}
-		noError(t, cell.Close())
-	})
-}
-
-// A master that cannot be reached from here is still known by name.
-func TestStatusWithoutTheMaster(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		f.cut("a:1")
-		cell := f.dialled(f.config())
-		s, err := cell.Status(t.Context())
-		if err != nil || s.Master != "" || s.Named != "a" || s.Replicas[0].ID != "a" || s.Replicas[0].Err == nil {
-			t.Errorf("%+v, %v", s, err)
-		}
-		noError(t, cell.Close())
 	})
 }
 
@@ -73,7 +52,6 @@ func TestStatusOfAnotherCell(t *testing.T) {
 		if _, err := cell.Members(t.Context()); !errors.As(err, &e) || e.Code != api.WrongCell {
 			t.Errorf("Members: %v", err)
 		}
-		noError(t, cell.Close())
 	})
 }
 
@@ -96,7 +74,6 @@ func TestStatusLeavesNoReplicasBehind(t *testing.T) {
 			t.Errorf("%d replicas are remembered", n)
 		}
 		cell.pool.mu.Unlock()
-		_ = cell.Close() // it never fails
 	})
 }
 
@@ -121,11 +98,15 @@ func TestStatus(t *testing.T) {
 		if err != nil || len(members) != 3 || members[0].ID != "a" || len(f.heard("CreateSession")) != 0 {
 			t.Errorf("%v, %v", members, err)
 		}
+		f.cut("a:1")
+		s = ok(cell.Status(t.Context()))(t)
+		if s.Master != "" || s.Named != "a" || s.Replicas[0].ID != "a" || s.Replicas[0].Err == nil {
+			t.Errorf("the master cannot be reached, and is known by name: %+v", s)
+		}
 		f.cut(addresses()...)
 		if _, err := cell.Status(t.Context()); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "b:1") {
 			t.Errorf("with nobody there: %v", err)
 		}
-		noError(t, cell.Close())
 	})
 }
 
@@ -143,8 +124,7 @@ func TestRefusalNamesHolders(t *testing.T) {
 		c, other := f.client(f.config()), f.client(f.config())
 		must(t, second(lockable(t, other, 0).Acquire(t.Context(), api.Exclusive)))
 		h := lockable(t, c, 0)
-		ctx := bounded(t, time.Second)
-		_, waited := h.Acquire(ctx, api.Exclusive)
+		_, waited := h.Acquire(bounded(t, time.Second), api.Exclusive)
 		_, tried := h.TryAcquire(t.Context(), api.Exclusive)
 		for _, err := range []error{waited, tried} {
 			var e *api.Error
@@ -152,22 +132,17 @@ func TestRefusalNamesHolders(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		closeClient(t, c)
-		closeClient(t, other)
 	})
 }
 
 // A session that the cell has ended is said to be over once.
 func TestSessionExpiredSaysItOnce(t *testing.T) {
 	inSession(t, func(t *testing.T, f *fake, c *Client) {
-		f.script(func(s seen) verb {
-			return fail(api.Errorf(api.SessionExpired, "session s1 has ended; open a new one"))
-		})
+		f.when(func(seen) bool { return true }, fail(api.Errorf(api.SessionExpired, "session s1 has ended; open a new one")))
 		_, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true})
 		if !errors.Is(err, api.SessionExpired) || strings.Count(err.Error(), "open a new") != 1 {
 			t.Errorf("%v", err)
 		}
-		f.script(nil)
 	})
 }
 
@@ -188,8 +163,7 @@ func TestSearchIsLogged(t *testing.T) {
 		cfg := f.config()
 		cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
 		f.cut(addresses()...)
-		ctx := bounded(t, 35*time.Second)
-		if _, err := New(ctx, cfg); !errors.Is(err, api.Unavailable) {
+		if _, err := New(bounded(t, 35*time.Second), cfg); !errors.Is(err, api.Unavailable) {
 			t.Fatal(err)
 		}
 		if n := strings.Count(text.String(), "no master of the cell has been found yet"); n != 4 || !strings.Contains(text.String(), "a:1") {
@@ -255,15 +229,7 @@ func TestStatusWhileAMasterIsFound(t *testing.T) {
 		cfg := f.config()
 		cfg.Servers = []string{"a:1"} // it names the others
 		cell := f.dialled(cfg)
-		f.script(func(s seen) verb {
-			if s.method != "Status" || s.address == "a:1" {
-				return nil
-			}
-			return func(_ context.Context, next func() (any, error)) (any, error) {
-				time.Sleep(time.Second)
-				return next()
-			}
-		})
+		f.when(func(s seen) bool { return s.method == "Status" && s.address != "a:1" }, after(time.Second))
 		go func() {
 			time.Sleep(500 * time.Millisecond)
 			_, _ = cell.locator.locate(t.Context(), nil)
@@ -281,16 +247,14 @@ func TestStatusWhileAMasterIsFound(t *testing.T) {
 		if n := len(cell.pool.targets); n != 1 {
 			t.Errorf("%d connections are kept, want 1", n)
 		}
-		noError(t, cell.Close())
 	})
 }
 
 // A handle that is closed when another master has been heard of, and the cache not
 // been emptied yet, is closed at that one: it may have it open.
 func TestHandleClosedInANewEpochIsNotKept(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
+	inSession(t, func(t *testing.T, f *fake, c *Client) {
 		f.cacheable, f.reusable = true, true
-		c := f.client(f.config())
 		h := opened(t, c, "/ls/foo/x", OpenOptions{Read: true})
 		synctest.Wait()
 		f.locked(func() { f.epoch++ })
@@ -299,7 +263,6 @@ func TestHandleClosedInANewEpochIsNotKept(t *testing.T) {
 		if n := len(f.heard("CloseHandle")); n != 1 {
 			t.Errorf("%d calls of Close, want 1", n)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -329,13 +292,11 @@ func TestNoTimeToLookUpServers(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		ctx := bounded(t, 10*time.Millisecond)
-		_, err := cell.Status(ctx)
+		_, err := cell.Status(bounded(t, 10*time.Millisecond))
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != api.Unavailable || errors.Is(err, Closed) || !errors.Is(err, context.DeadlineExceeded) ||
 			!slices.Equal([]string{e.Op, e.Path}, []string{"ask for status", "/ls/foo"}) {
 			t.Errorf("%v", err)
 		}
-		noError(t, cell.Close())
 	})
 }

@@ -63,7 +63,6 @@ func TestOpenIfSequencerBindsTheOpen(t *testing.T) {
 		if _, err := c.Open(t.Context(), "/ls/foo", OpenOptions{Write: true, Create: Directory, IfSequencer: &seq}); api.CodeOf(err) != api.InvalidArgument {
 			t.Errorf("the root: %v", err)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -96,20 +95,16 @@ func TestOpenThatCreatesNothingIsNotUncertain(t *testing.T) {
 				case test.later != nil && s.nth > before+1:
 					return test.later
 				}
-				return func(_ context.Context, next func() (any, error)) (any, error) {
-					_, _ = next() // done, and the answer is lost
-					return nil, chubbypb.Status(api.Errorf(api.Uncertain, "the answer was lost"))
-				}
+				return lose
 			})
-			ctx := bounded(t, 3*time.Second)
-			h, err := c.Open(ctx, "/ls/foo/x", OpenOptions{Write: true, Create: test.create, LockDelay: 1})
+			h, err := c.Open(bounded(t, 3*time.Second), "/ls/foo/x", OpenOptions{Write: true, Create: test.create, LockDelay: 1})
 			if h != nil || api.CodeOf(err) != test.want {
 				t.Errorf("%v, %v; want %v", h, err, test.want)
 			}
 			if test.later == nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v; want the end of the context", err)
 			}
-			f.script(func(seen) verb { return nil })
+			f.script(nil)
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
 			if now := f.state().handles; now != handles {
@@ -123,10 +118,6 @@ func TestOpenThatCreatesNothingIsNotUncertain(t *testing.T) {
 // A mutation is sent with the same number until it has a definite answer, and
 // so happens once, whatever comes between.
 func TestSameNumberUntilAnswered(t *testing.T) {
-	lose := func(_ context.Context, next func() (any, error)) (any, error) {
-		_, _ = next() // done, and the answer lost
-		return nil, chubbypb.Status(&api.Error{Code: api.Uncertain, Message: "leadership lost"})
-	}
 	for _, script := range []struct {
 		name  string
 		steps []verb
@@ -141,12 +132,7 @@ func TestSameNumberUntilAnswered(t *testing.T) {
 	} {
 		runInSession(t, script.name, func(t *testing.T, f *fake, c *Client) {
 			h := lockable(t, c, 0)
-			f.script(func(s seen) verb {
-				if s.method == "SetContents" && s.nth <= len(script.steps) {
-					return script.steps[s.nth-1]
-				}
-				return nil
-			})
+			f.inTurn("SetContents", append(script.steps, nil)...)
 			must(t, second(h.SetContents(t.Context(), []byte("one"))))
 			calls := f.heard("SetContents")
 			if len(calls) < len(script.steps)+1 {
@@ -203,11 +189,6 @@ func TestNothingSent(t *testing.T) {
 			t.Errorf("%v, %d cancels, %d writes", err, len(f.heard("Cancel")), f.state().writes)
 		}
 	})
-}
-
-// answering is a verb that answers without asking the cell.
-func answering(reply any) verb {
-	return func(context.Context, func() (any, error)) (any, error) { return reply, nil }
 }
 
 // A directory that is deleted while those below it are made is made again, and not for ever.

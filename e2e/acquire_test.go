@@ -120,23 +120,15 @@ func TestHolderKilled(t *testing.T) {
 // wait may come before it on standard error.
 func (p *process) firstLine(limit time.Duration) string {
 	p.t.Helper()
-	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		ended := !p.running()
-		if line, _, whole := strings.Cut(p.stdout.String(), "\n"); whole {
-			return line
-		}
-		if ended {
-			break
-		}
-	}
-	p.t.Fatalf("%s printed no line\nstdout: %s\nstderr: %s", p.cmd, &p.stdout, &p.stderr)
-	return ""
+	noErr(p.t, p.prints("a line", limit, func() bool { return strings.Contains(p.stdout.String(), "\n") }))
+	line, _, _ := strings.Cut(p.stdout.String(), "\n")
+	return line
 }
 
 // waitForWaiters waits until the lock has that many waiters.
 func waitForWaiters(t *testing.T, w *world, path string, n int) {
 	t.Helper()
-	for end := time.Now().Add(patience(10 * time.Second)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	stopIf(t, !comesTrue(10*time.Second, 50*time.Millisecond, func() bool {
 		var line struct{ Waiters []struct{ Place int } }
 		out := w.must("-o", "json", "locks", path)
 		if out != "" {
@@ -144,11 +136,8 @@ func waitForWaiters(t *testing.T, w *world, path string, n int) {
 				t.Fatalf("locks: %v\n%s", err, out)
 			}
 		}
-		if len(line.Waiters) >= n {
-			return
-		}
-	}
-	t.Fatalf("nobody came to wait for %s", path)
+		return len(line.Waiters) >= n
+	}), "nobody came to wait for %s", path)
 }
 
 // lastIndex is the index of the last entry in the master's log.
@@ -320,9 +309,7 @@ func TestCronHasNothingToMail(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(dir, name)) // it may not be there yet
 		return string(text)
 	}
-	for end := time.Now().Add(patience(90 * time.Second)); read("ran") == "" || read("mail") == ""; time.Sleep(100 * time.Millisecond) {
-		stopIf(t, time.Now().After(end), "cron has not run the lines")
-	}
+	stopIf(t, !comesTrue(90*time.Second, 100*time.Millisecond, func() bool { return read("ran") != "" && read("mail") != "" }), "cron has not run the lines")
 	w.must("acquire", w.path("report"), "--wait", patience(90*time.Second).String(), "--", "true") // behind --at-least of the one; the other has ended long ago
 	if mail := read("mail"); strings.Contains(mail, "chubbyctl") || !strings.Contains(mail, "for the mail") {
 		t.Errorf("cron mails\n%s", mail)

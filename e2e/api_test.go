@@ -217,10 +217,5 @@ func (s *suite) acquire(h *client.Handle, mode api.LockMode) *client.Lock {
 // soon fails the case unless the condition is true soon.
 func (s *suite) soon(what string, holds func() bool) {
 	s.Helper()
-	for end := time.Now().Add(patience(20 * time.Second)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	s.Fatalf("%s did not come true", what)
+	stopIf(s, !comesTrue(20*time.Second, 5*time.Millisecond, holds), "%s did not come true", what)
 }

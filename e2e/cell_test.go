@@ -271,15 +271,17 @@ func (p *process) waitFor(text string, limit time.Duration) {
 
 // awaitText is waitFor without a test. It waits with patience.
 func (p *process) awaitText(text string, limit time.Duration) error {
-	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if strings.Contains(p.stdout.String()+p.stderr.String(), text) {
-			return nil
-		}
-		if !p.running() {
-			break
-		}
+	return p.prints(fmt.Sprintf("%q", text), limit, func() bool { return strings.Contains(p.stdout.String()+p.stderr.String(), text) })
+}
+
+// prints waits, with patience, until the process has printed what is wanted. It returns an error if that does not come, or if the process
+// has ended without it.
+func (p *process) prints(what string, limit time.Duration, wanted func() bool) error {
+	comesTrue(limit, 5*time.Millisecond, func() bool { return wanted() || !p.running() })
+	if wanted() {
+		return nil
 	}
-	return fmt.Errorf("%s did not print %q\nstdout: %s\nstderr: %s", p.cmd, text, &p.stdout, &p.stderr)
+	return fmt.Errorf("%s did not print %s\nstdout: %s\nstderr: %s", p.cmd, what, &p.stdout, &p.stderr)
 }
 
 // ctl starts chubbyctl against the cell.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,18 +147,12 @@ func (c child) notes() []note {
 // first few that are given, and returns it. It waits with patience.
 func (c child) waitNote(what string, after int, limit time.Duration) note {
 	c.t.Helper()
-	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		for _, n := range c.notes()[after:] {
-			if n.What == what {
-				return n
-			}
-		}
-		if !c.running() {
-			break
-		}
-	}
-	c.t.Fatalf("a child did not report %q within %v\nstdout: %s\nstderr: %s", what, limit, &c.stdout, &c.stderr)
-	return note{}
+	var found []note
+	noErr(c.t, c.prints("a note of "+what, limit, func() bool {
+		found = slices.DeleteFunc(c.notes()[after:], func(n note) bool { return n.What != what })
+		return len(found) > 0
+	}))
+	return found[0]
 }
 
 // machineNow reads the clock that all processes of the machine share.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,57 +12,44 @@ import (
 	"time"
 )
 
-// servers3 are three replicas that an operator starts by hand, always with --bootstrap.
-type servers3 struct {
+// byHand is a cell whose replicas an operator starts by hand, with lists of members that nobody brings up to date.
+type byHand struct {
 	*world
 	procs map[string]*process
 }
 
-func startThree(t *testing.T) *servers3 {
+// startThree starts r1 to r3, and writes a file.
+func startThree(t *testing.T, contents string) *byHand {
 	t.Helper()
-	s := &servers3{world: newWorld(t), procs: map[string]*process{}}
-	for _, id := range []string{"r1", "r2", "r3"} {
-		s.run(id)
+	b := &byHand{world: newWorld(t), procs: map[string]*process{}}
+	for _, id := range rollingIDs[:3] {
+		b.serve(id, 3, "--bootstrap")
 	}
-	s.must("put", "/ls/local/file", "old")
-	return s
+	b.must("put", "/ls/local/file", contents)
+	return b
 }
 
-// run starts a replica.
-func (s *servers3) run(id string) *process {
-	s.t.Helper()
-	var members []string
-	for i := range 3 {
-		members = append(members, fmt.Sprintf("r%d=127.0.0.1:%d,127.0.0.1:%d", i+1, s.base+i, s.base+10+i))
-	}
-	s.procs[id] = spawn(s.t, nil, bin("chubbyd"), "serve", "--bootstrap", "--insecure", "--cell", "local", "--id", id,
-		"--members", strings.Join(members, ";"), "--data", s.data(id))
-	return s.procs[id]
-}
-
-func (s *servers3) data(id string) string { return filepath.Join(s.dir, id) }
-
-// crash kills replicas with SIGKILL and waits for their ends.
-func (s *servers3) crash(ids ...string) {
-	s.t.Helper()
-	for _, id := range ids {
-		_ = s.procs[id].cmd.Process.Kill() // it may have ended
-		<-s.procs[id].done
-	}
-}
-
-func (s *servers3) wipe(ids ...string) {
-	s.t.Helper()
-	for _, id := range ids {
-		noErr(s.t, os.RemoveAll(s.data(id)))
-	}
+// serve starts a replica that is configured with r1 to the last one.
+func (b *byHand) serve(id string, last int, flags ...string) *process {
+	b.t.Helper()
+	b.procs[id] = spawn(b.t, nil, bin("chubbyd"), append([]string{"serve", "--insecure", "--cell", "local", "--id", id,
+		"--members", b.members(last), "--data", filepath.Join(b.dir, id)}, flags...)...)
+	return b.procs[id]
 }
 
 // refused waits for a replica's end with exit code 78 and that message.
-func (s *servers3) refused(id, want string) {
-	s.t.Helper()
-	if code := s.procs[id].wait(30 * time.Second); code != 78 || !strings.Contains(s.procs[id].stderr.String(), want) {
-		s.t.Errorf("%s ended with %d, want 78, and %q in: %s", id, code, want, s.procs[id].stderr.String())
+func (b *byHand) refused(id, want string) {
+	b.t.Helper()
+	if code := b.procs[id].wait(30 * time.Second); code != 78 || !strings.Contains(b.procs[id].stderr.String(), want) {
+		b.t.Errorf("%s ended with %d, want 78, and %q in: %s", id, code, want, b.procs[id].stderr.String())
+	}
+}
+
+func (b *byHand) kill(id string) {
+	b.t.Helper()
+	noErr(b.t, b.procs[id].cmd.Process.Kill())
+	if code := b.procs[id].wait(20 * time.Second); code != 128+int(syscall.SIGKILL) {
+		b.t.Errorf("%s, which was killed, exits with %d: %s", id, code, &b.procs[id].stderr)
 	}
 }
 
@@ -71,12 +57,16 @@ func (s *servers3) refused(id, want string) {
 // which has the data: no new cell begins over it.
 func TestMajorityOfDisksLost(t *testing.T) {
 	besideOthers(t)
-	s := startThree(t)
-	s.crash("r1", "r2", "r3")
-	s.wipe("r1", "r2")
-	s.run("r1").waitFor("waiting for every member", 20*time.Second)
-	s.run("r2").waitFor("waiting for every member", 20*time.Second)
-	s.run("r3")
+	s := startThree(t, "old")
+	for _, id := range rollingIDs[:3] {
+		s.kill(id)
+	}
+	for _, id := range []string{"r1", "r2"} {
+		noErr(t, os.RemoveAll(filepath.Join(s.dir, id)))
+	}
+	s.serve("r1", 3, "--bootstrap").waitFor("waiting for every member", 20*time.Second)
+	s.serve("r2", 3, "--bootstrap").waitFor("waiting for every member", 20*time.Second)
+	s.serve("r3", 3, "--bootstrap")
 	s.refused("r1", "replica r1 lost its data: replica r3 knows")
 	s.refused("r2", "replica r2 lost its data: replica r3 knows")
 	if r := s.do("--timeout", "5s", "cat", "/ls/local/file"); r.code == 0 || !s.procs["r3"].running() {
@@ -107,23 +97,18 @@ func TestServeNeedsBootstrap(t *testing.T) {
 // newcomer; and when the third is killed, these two are a cell: also if both are killed then, and have nobody else to hear from.
 func TestOneThatWasAwayFollowsANewcomer(t *testing.T) {
 	t.Parallel()
-	n := &newcomers{world: newWorld(t), procs: map[string]*process{}}
-	for _, id := range []string{"r1", "r2", "r3"} {
-		n.serve(id, 3, "--bootstrap")
-	}
-	n.must("put", "/ls/local/file", "before")
+	n := startThree(t, "before")
 	master := n.status().Master
 	var rest []string
-	for _, id := range []string{"r1", "r2", "r3"} {
+	for _, id := range rollingIDs[:3] {
 		if id != master {
 			rest = append(rest, id)
 		}
 	}
 	away, old := rest[0], rest[1]
 	n.kill(away)
-	n.serve("r4", 4, "--join")
-	n.procs["r4"].waitFor("waiting to be added", readyLimit)
-	n.must("cell", "replace", old, "r4", n.addresses("r4").raft)
+	n.serve("r4", 4, "--join").waitFor("waiting to be added", readyLimit)
+	n.must("cell", "replace", old, "r4", n.addressesOf(3).raft)
 	n.procs[old].exits(t, 20*time.Second, 78, old)
 	n.must("cell", "transfer", "--to", "r4")
 	n.must("put", "/ls/local/file", "after")
@@ -139,46 +124,12 @@ func TestOneThatWasAwayFollowsANewcomer(t *testing.T) {
 	equal(t, n.must("cat", "/ls/local/file"), "after", "these two were killed, and the file has %q")
 }
 
-// newcomers is a cell whose replicas have lists of members that nobody brings up to date.
-type newcomers struct {
-	*world
-	procs map[string]*process
-}
-
-// addresses are those of a replica.
-func (n *newcomers) addresses(id string) addresses {
-	var i int
-	_, _ = fmt.Sscanf(id, "r%d", &i) // the test's own IDs
-	return addresses{client: fmt.Sprintf("127.0.0.1:%d", n.base+i-1), raft: fmt.Sprintf("127.0.0.1:%d", n.base+9+i)}
-}
-
-// serve starts a replica that is configured with r1 to the last one.
-func (n *newcomers) serve(id string, last int, flags ...string) {
-	n.t.Helper()
-	var members []string
-	for i := range last {
-		other := fmt.Sprint("r", i+1)
-		members = append(members, fmt.Sprintf("%s=%s,%s", other, n.addresses(other).client, n.addresses(other).raft))
-	}
-	cmd := command(bin("chubbyd"), append([]string{"serve", "--insecure", "--cell", "local", "--id", id,
-		"--members", strings.Join(members, ";"), "--data", filepath.Join(n.dir, id)}, flags...)...)
-	n.procs[id] = launch(n.t, cmd, (*exec.Cmd).Start)
-}
-
-func (n *newcomers) kill(id string) {
-	n.t.Helper()
-	noErr(n.t, n.procs[id].cmd.Process.Kill())
-	if code := n.procs[id].wait(20 * time.Second); code != 128+int(syscall.SIGKILL) {
-		n.t.Errorf("%s, which was killed, exits with %d: %s", id, code, &n.procs[id].stderr)
-	}
-}
-
 // awaitFollower waits until a replica follows the master, as the status of the cell has it.
-func (n *newcomers) awaitFollower(id string) {
-	n.t.Helper()
+func (b *byHand) awaitFollower(id string) {
+	b.t.Helper()
 	for end := time.Now().Add(patience(60 * time.Second)); ; time.Sleep(200 * time.Millisecond) {
 		var now status
-		said := n.do("-o", "json", "cell", "status")
+		said := b.do("-o", "json", "cell", "status")
 		_ = json.Unmarshal([]byte(said.out), &now) // there may be no master
 		for _, r := range now.Replicas {
 			if r.ID == id && r.Healthy && r.Role == "replica" {
@@ -186,7 +137,7 @@ func (n *newcomers) awaitFollower(id string) {
 			}
 		}
 		if time.Now().After(end) {
-			n.t.Fatalf("%s follows nobody: %s%s\n%s", id, said.out, said.err, &n.procs[id].stderr)
+			b.t.Fatalf("%s follows nobody: %s%s\n%s", id, said.out, said.err, &b.procs[id].stderr)
 		}
 	}
 }

@@ -42,13 +42,12 @@ func (p *process) printedPrimaries() (all []primaryLine) {
 // waitPrimary waits until the observer's last line is the wanted one.
 func (p *process) waitPrimary(what string, limit time.Duration, wanted func(primaryLine) bool) primaryLine {
 	p.t.Helper()
-	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if all := p.printedPrimaries(); len(all) > 0 && wanted(all[len(all)-1]) {
-			return all[len(all)-1]
-		}
-	}
-	p.t.Fatalf("the observer does not tell of %s within %v; it told\n%s%s", what, limit, &p.stdout, &p.stderr)
-	return primaryLine{}
+	var all []primaryLine
+	noErr(p.t, p.prints(what, limit, func() bool {
+		all = p.printedPrimaries()
+		return len(all) > 0 && wanted(all[len(all)-1])
+	}))
+	return all[len(all)-1]
 }
 
 // An election on the command line. The file holds the value; the priority decides who comes next;

@@ -71,19 +71,15 @@ func TestMasterKilled(t *testing.T) {
 // waitHealthy waits until that many replicas have caught up.
 func (w *world) waitHealthy(n int) {
 	w.t.Helper()
-	for end := time.Now().Add(patience(30 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	stopIf(w.t, !comesTrue(30*time.Second, 100*time.Millisecond, func() bool {
 		healthy := 0
-		s := w.status()
-		for _, r := range s.Replicas {
+		for _, r := range w.status().Replicas {
 			if r.Healthy && r.Applied > 0 {
 				healthy++
 			}
 		}
-		if healthy >= n {
-			return
-		}
-	}
-	w.t.Fatalf("fewer than %d replicas are healthy", n)
+		return healthy >= n
+	}), "fewer than %d replicas are healthy", n)
 }
 
 // When all five replicas are killed and started again, everything is as it was, and a holder that

@@ -34,12 +34,7 @@ func (w *world) sessionOf(p *process) string {
 // await waits until something holds.
 func (w *world) await(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience(2 * time.Minute)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	w.t.Fatalf("it never came that %s", what)
+	stopIf(w.t, !comesTrue(2*time.Minute, 20*time.Millisecond, holds), "it never came that %s", what)
 }
 
 // sleepThrough stops processes until the cell has ended their sessions, as a machine that is suspended does, and has something happen

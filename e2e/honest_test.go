@@ -243,11 +243,7 @@ func (c clinging) stamps() map[int]int64 {
 // wait waits until all three are there.
 func (c clinging) wait(limit time.Duration) {
 	c.t.Helper()
-	for end := time.Now().Add(patience(limit)); len(c.stamps()) < 3; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			c.t.Fatalf("%d of the command's 3 processes are there after %v", len(c.stamps()), limit)
-		}
-	}
+	stopIf(c.t, !comesTrue(limit, 10*time.Millisecond, func() bool { return len(c.stamps()) >= 3 }), "not all of the command's 3 processes are there after %v", limit)
 }
 
 // goneBy fails the test if one of them is alive, or was there at that instant.

@@ -37,15 +37,8 @@ func thisVersion() release { return release{name: "this version", dir: binaries}
 // lastRelease builds the newest release from the archive of its source, which make release-source writes.
 func lastRelease(t *testing.T) release {
 	t.Helper()
-	archives, err := filepath.Glob("testdata/release-*.tar.gz")
-	if err != nil || len(archives) != 1 {
-		t.Fatalf("%q, %v: want the archive of one release; make release-source REF=<the newest release> writes it", archives, err)
-	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(archives[0]), "release-"), ".tar.gz")
-	source, err := unpack(archives[0])
-	if err != nil {
-		t.Fatalf("unpack %s: %v", archives[0], err)
-	}
+	archive, name := releaseArchive(t)
+	source := unpack(t, archive)
 	replay, err := os.ReadFile("testdata/replay/main.go")
 	noErr(t, err)
 	noErr(t, replaceFile(filepath.Join(source, "replay", "main.go"), replay))
@@ -58,45 +51,30 @@ func lastRelease(t *testing.T) release {
 	return r
 }
 
+// releaseArchive returns the archive of the newest release, and the version of that.
+func releaseArchive(t *testing.T) (file, version string) {
+	t.Helper()
+	archives, err := filepath.Glob("testdata/release-*.tar.gz")
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("%q, %v: want the archive of one release; make release-source REF=<the newest release> writes it", archives, err)
+	}
+	return archives[0], strings.TrimSuffix(strings.TrimPrefix(filepath.Base(archives[0]), "release-"), ".tar.gz")
+}
+
 // unpack returns a directory with the files of an archive. The directory has its place by
 // what is in the archive, beside the cache of the go command: go compiles the packages in
 // it once, and finds them in its cache when the test is run again.
-func unpack(archive string) (dir string, err error) {
-	data, err := os.ReadFile(archive)
-	if err != nil {
-		return "", err
-	}
+func unpack(t *testing.T, archive string) (dir string) {
+	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir() // there is no home
 	}
-	dir = filepath.Join(cache, "chubby-e2e", fmt.Sprintf("%x", sha256.Sum256(data))[:16])
-	unzipped, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return "", err
+	dir = filepath.Join(cache, "chubby-e2e", fmt.Sprintf("%x", sha256.Sum256(must(os.ReadFile(archive))(t)))[:16])
+	for name, text := range releasedFiles(t, archive) {
+		noErr(t, replaceFile(filepath.Join(dir, name), text))
 	}
-	for files := tar.NewReader(unzipped); ; {
-		head, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			return dir, nil
-		}
-		if err != nil {
-			return "", err
-		}
-		if head.Typeflag != tar.TypeReg {
-			continue
-		}
-		text, err := io.ReadAll(files)
-		if err != nil {
-			return "", err
-		}
-		if !filepath.IsLocal(head.Name) {
-			return "", fmt.Errorf("%q leads out of the archive", head.Name)
-		}
-		if err := replaceFile(filepath.Join(dir, head.Name), text); err != nil {
-			return "", err
-		}
-	}
+	return dir
 }
 
 // replaceFile gives a file contents, unless it has them. A reader meanwhile, such as
@@ -132,11 +110,9 @@ func moduleProxy(t *testing.T) []string {
 		t.Helper()
 		noErr(t, os.WriteFile(filepath.Join(versions, name), []byte(text), 0o600))
 	}
-	releases, err := filepath.Glob("testdata/release-*.tar.gz")
-	stopIf(t, err != nil || len(releases) != 1, "%q, %v; want the archive of one release", releases, err)
-	released := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(releases[0]), "release-"), ".tar.gz")
+	archive, released := releaseArchive(t)
 	write("list", released+"\n")
-	for version, files := range map[string]map[string][]byte{released: releasedFiles(t, releases[0]), mainVersion: treeFiles(t)} {
+	for version, files := range map[string]map[string][]byte{released: releasedFiles(t, archive), mainVersion: treeFiles(t)} {
 		write(version+".mod", string(files["go.mod"]))
 		info := `{"Version":"` + version + `","Time":"2026-11-28T00:00:00Z"}`
 		write(version+".info", info)
@@ -208,9 +184,8 @@ func releasedFiles(t *testing.T, archive string) map[string][]byte {
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		if files[path.Clean(h.Name)], err = io.ReadAll(r); err != nil {
-			t.Fatal(err)
-		}
+		stopIf(t, !filepath.IsLocal(h.Name), "%q leads out of the archive", h.Name)
+		files[path.Clean(h.Name)] = must(io.ReadAll(r))(t)
 	}
 }
 

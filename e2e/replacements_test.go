@@ -138,8 +138,17 @@ func (r *replaced) loseDisk(id string) {
 }
 
 // addressesOf returns the addresses of the i-th replica that the cell has ever had.
-func (r *replaced) addressesOf(i int) addresses {
-	return addresses{client: fmt.Sprintf("127.0.0.1:%d", r.base+i), raft: fmt.Sprintf("127.0.0.1:%d", r.base+10+i)}
+func (w *world) addressesOf(i int) addresses {
+	return addresses{client: fmt.Sprintf("127.0.0.1:%d", w.base+i), raft: fmt.Sprintf("127.0.0.1:%d", w.base+10+i)}
+}
+
+// members is --members of r1 to the last one.
+func (w *world) members(last int) string {
+	var all []string
+	for i := range last {
+		all = append(all, fmt.Sprintf("r%d=%s,%s", i+1, w.addressesOf(i).client, w.addressesOf(i).raft))
+	}
+	return strings.Join(all, ";")
 }
 
 // ids are the replicas that run, in order.

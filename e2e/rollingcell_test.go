@@ -79,17 +79,13 @@ func (r *rollingCell) end(users ...*process) {
 // serveBy starts a replica with a version.
 func (r *rollingCell) serveBy(id string, version release) *process {
 	r.t.Helper()
-	var members []string
-	for i, id := range rollingIDs {
-		members = append(members, fmt.Sprintf("%s=127.0.0.1:%d,127.0.0.1:%d", id, r.base+i, r.base+10+i))
-	}
 	store := "wal"
 	if id == boltID {
 		store = "boltdb"
 	}
 	r.has[id] = version
 	cmd := command(version.bin("chubbyd"), "serve", "--bootstrap", "--insecure-principals", "--cell", "local", "--id", id,
-		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id), "--log-store", store)
+		"--members", r.members(len(rollingIDs)), "--data", filepath.Join(r.dir, id), "--log-store", store)
 	cmd.Env = append(cmd.Env, "CHUBBYD_INSECURE=true", "CHUBBYD_OPERATORS=everybody") // what v0.1.0 does not know
 	if version == thisVersion() {
 		// The log says that a check point was reached; spares, if there are any, do not stand by for hours.

@@ -207,11 +207,10 @@ func (u *upgrade) checkAll() {
 	report(u.t, u.files.checkFiles(u.t.Context(), u.reader))
 	var told string
 	var err error
-	for end := time.Now().Add(patience(time.Minute)); ; time.Sleep(50 * time.Millisecond) {
-		if told, err = u.files.checkEvents(); err == nil || time.Now().After(end) {
-			break
-		}
-	}
+	comesTrue(time.Minute, 50*time.Millisecond, func() bool {
+		told, err = u.files.checkEvents()
+		return err == nil
+	})
 	report(u.t, err)
 	report(u.t, u.history.check(u.first), "the register is not linearizable")
 	u.t.Logf("%s%d operations with the register", told, len(u.history.operations))

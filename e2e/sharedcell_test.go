@@ -244,3 +244,13 @@ func (p *pace) slowest(since int64) (took time.Duration) {
 
 // epoch returns the epoch of the master that has answered last.
 func (p *pace) epoch() api.Epoch { return p.client.Epoch() }
+
+// comesTrue looks, with patience, until something holds, and reports whether it does.
+func comesTrue(limit, every time.Duration, holds func() bool) bool {
+	for end := time.Now().Add(patience(limit)); !holds(); time.Sleep(every) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}

@@ -319,10 +319,8 @@ func (s *shell) types(text string) {
 // drops everything up to it. It waits with patience.
 func (s *shell) shows(text string, limit time.Duration) {
 	s.t.Helper()
-	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if s.terminal.shown.forget(text) {
-			return
-		}
+	if comesTrue(limit, 5*time.Millisecond, func() bool { return s.terminal.shown.forget(text) }) {
+		return
 	}
 	s.t.Fatalf("the terminal does not show %q; it showed:\n%s", text, strings.ReplaceAll(s.terminal.all.String(), "\r", ""))
 }

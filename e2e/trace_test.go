@@ -45,13 +45,13 @@ func TestTrace(t *testing.T) {
 	lock := w.path("jobs/nightly")
 	slow := w.child(t, task{Do: "holdCaches", Clients: 1, Files: []string{w.path("jobs")}, Watch: "list"})
 	slow.waitNote("ready", 0, 20*time.Second)
-	eventually(t, "the client has the listing in its cache", func() bool { return cachers(ctx, cell, w.path("jobs")) == 1 })
+	w.await("the client has the listing in its cache", func() bool { return cachers(ctx, cell, w.path("jobs")) == 1 })
 	processes.Halt(t, slow.cmd.Process.Pid)
 
 	// The command makes the file of its lock, which is new in a listing that the stopped client has in its cache.
 	command := w.ctl("acquire", lock, "-v", "--trace-endpoint", spans.url, "--", "true")
 	var cacher api.SessionID
-	eventually(t, "the command waits for the cache of the stopped client", func() bool {
+	w.await("the command waits for the cache of the stopped client", func() bool {
 		e := must(cell.Explain(ctx, w.path("jobs")))(t)
 		for _, c := range e.Cachers {
 			if c.Waiting > 0 {
@@ -65,7 +65,7 @@ func TestTrace(t *testing.T) {
 	h := w.handle(ctx, before, lock)
 	held := must(h.Acquire(ctx, api.Exclusive, client.Reason("a test")))(t)
 	noErr(t, command.cmd.Process.Signal(syscall.SIGCONT))
-	eventually(t, "the command waits for the lock", func() bool {
+	w.await("the command waits for the lock", func() bool {
 		e, err := cell.Explain(ctx, lock)
 		return err == nil && len(e.Lock.Waiters) == 1
 	})
@@ -81,7 +81,7 @@ func TestTrace(t *testing.T) {
 		chubbyd/wait_for_caches chubbyd/commit chubbyd/append_and_sync chubbyd/wait_for_a_quorum chubbyd/apply chubbyd/observe chubbyctl/chubby_acquire
 		chubbyd/chubby.Chubby/Acquire chubbyd/wait_in_the_queue_of_the_lock chubbyctl/chubby_close_the_session chubbyd/chubby.Chubby/EndSession`)
 	var missing []string
-	eventually(t, "all spans are there", func() bool {
+	w.await("all spans are there", func() bool {
 		missing = missing[:0]
 		for _, name := range want {
 			if !slices.ContainsFunc(spans.of(id[1]), func(s sentSpan) bool { return s.service+"/"+strings.ReplaceAll(s.GetName(), " ", "_") == name }) {
@@ -113,14 +113,6 @@ func TestTrace(t *testing.T) {
 	}
 	if others := spans.except(id[1]); len(others) > 0 {
 		t.Errorf("there are spans of calls that nobody wanted to be traced:\n%s", picture(others))
-	}
-}
-
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience(20 * time.Second)); !is(); time.Sleep(10 * time.Millisecond) {
-		stopIf(t, time.Now().After(end), "it is not so within 20 s: %s", what)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/refusal"
@@ -83,26 +82,6 @@ func Size(part any) int {
 // new field, number or command, with a feature level (see MaxLevel).
 const entryFormat = 1
 
-// JoinEntry writes a log entry from encoded commands. It adds less than 40 bytes to theirs.
-func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) {
-	if data, ok := joinEntry(epoch, wall, commands); ok {
-		return data, nil
-	}
-	raw := make([]cbor.RawMessage, len(commands))
-	for i, c := range commands {
-		raw[i] = cbor.RawMessage(c)
-	}
-	data, err := entryCodec.enc.Marshal(struct {
-		Epoch    api.Epoch         `cbor:"1,keyasint"`
-		Wall     int64             `cbor:"2,keyasint,omitempty"`
-		Commands []cbor.RawMessage `cbor:"3,keyasint"`
-	}{epoch, wall, raw})
-	if err != nil {
-		return nil, fmt.Errorf("encode a log entry: %w", err)
-	}
-	return slices.Insert(data, 0, entryFormat), nil
-}
-
 // Encode writes a log entry for a state of level MaxLevel.
 func (e Entry) Encode() ([]byte, error) {
 	commands := make([]Encoded, len(e.Commands))
@@ -113,7 +92,7 @@ func (e Entry) Encode() ([]byte, error) {
 		}
 		commands[i] = encoded
 	}
-	return JoinEntry(e.Epoch, e.Wall, commands)
+	return JoinEntry(e.Epoch, e.Wall, commands), nil
 }
 
 // The reasons why an undamaged entry or snapshot is unreadable. errors.Is finds them in every such error.

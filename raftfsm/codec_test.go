@@ -108,6 +108,7 @@ func TestFastCodec(t *testing.T) {
 		e.Commands = append(e.Commands, more.Commands...)
 		checkCodecs(t, e)
 	}
+	checkCodecs(t, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{}})
 	for _, n := range []uint64{0, 1, 23, 24, math.MaxUint8, math.MaxUint8 + 1, math.MaxUint16, math.MaxUint16 + 1, math.MaxUint32, math.MaxUint32 + 1, math.MaxInt64, math.MaxUint64} {
 		name := api.Name("/" + string(bytes.Repeat([]byte("x"), int(n%1_000))))
 		generation := api.Generation(n)

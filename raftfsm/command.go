@@ -166,20 +166,6 @@ type Succession struct {
 	Claims []Claim       `cbor:"2,keyasint"`
 }
 
-// Claim is one request for a lock: Acquire's or TryAcquire's. A grant is its stored answer, so only the first
-// command with it has an effect.
-type Claim struct {
-	Mutation      session.Mutation `cbor:"1,keyasint"`
-	Handle        api.HandleID     `cbor:"2,keyasint"`
-	Mode          api.LockMode     `cbor:"3,keyasint"`
-	Delay         time.Duration    `cbor:"4,keyasint,omitempty"`
-	Reason        string           `cbor:"5,keyasint,omitempty"`
-	Try           bool             `cbor:"6,keyasint,omitempty"` // do not wait: answer at once if the lock is not free
-	Preconditions []Precondition   `cbor:"7,keyasint,omitempty"`
-
-	DeclaredOwner string `cbor:"8,keyasint,omitempty" since:"3"` // the owner on whose behalf the session asks; empty: itself
-}
-
 // Open opens a node through the log: it may have to be created, or it is ephemeral and has counted openers. The
 // handle's id is the request's number.
 type Open struct {

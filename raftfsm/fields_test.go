@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -188,38 +189,47 @@ func TestFaultsOfFields(t *testing.T) {
 	}
 }
 
-// A command needs the level of each field that is set in it, however deep.
+// sinceLevel returns the level at which a field was added.
+func sinceLevel(f reflect.StructField) int {
+	if level, err := strconv.Atoi(f.Tag.Get("since")); err == nil {
+		return level
+	}
+	return 1
+}
+
+// A command needs the level of each field that is set in it, however deep: Command.Level knows every tag.
 func TestGates(t *testing.T) {
-	type inner struct {
-		Old int
-		New int `since:"3"`
-	}
-	type command struct {
-		Old     *int
-		Pointer *inner
-		List    []inner
-		Plain   inner
-		New     *int `since:"2"`
-	}
-	g := gatesOf(reflect.TypeFor[command]())
-	for _, c := range []struct {
-		is   command
-		want int
-	}{
-		{command{}, 1},
-		{command{Old: new(7), Pointer: &inner{Old: 7}, List: []inner{{Old: 7}}, Plain: inner{Old: 7}}, 1},
-		{command{New: new(0)}, 2},
-		{command{Pointer: &inner{New: 1}}, 3},
-		{command{List: []inner{{}, {New: 1}, {}}}, 3},
-		{command{New: new(0), Plain: inner{New: 1}}, 3},
-	} {
-		if got := g.level(reflect.ValueOf(c.is)); got != c.want {
-			t.Errorf("%+v needs level %d, want %d", c.is, got, c.want)
+	var c Command
+	var visit func(v reflect.Value, path string, level int)
+	visit = func(v reflect.Value, path string, level int) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
+			visit(v.Elem(), path, level)
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+			visit(v.Index(1), path, level)
+		case reflect.Array:
+			visit(v.Index(0), path, level)
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if f := v.Type().Field(i); f.IsExported() {
+					visit(v.Field(i), path+"."+f.Name, max(level, sinceLevel(f)))
+				}
+			}
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Bool:
+			v.SetBool(true)
+		default:
+			v.Set(reflect.ValueOf(1).Convert(v.Type()))
 		}
+		if got := c.Level(); got != level {
+			t.Errorf("Command.Level returns %d with %s set: it was added at %d", got, path, level)
+		}
+		v.SetZero()
 	}
-	if gatesOf(reflect.TypeFor[delayRecord]()) != nil {
-		t.Error("a type without later fields has gates")
-	}
+	visit(reflect.ValueOf(&c).Elem(), "Command", 1)
 }
 
 // A command with a field above the cell's level is refused before it is proposed.

@@ -16,36 +16,6 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// A replica that does not know the level of its cell stops, and says why. The level at which a
-// newer master would bootstrap a cell has no effect on an existing cell.
-func TestUnknownLevelIsRefused(t *testing.T) {
-	newer := func(term uint64) []byte {
-		data, err := raftfsm.Entry{Epoch: api.Epoch(term), Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", Level: raftfsm.MaxLevel + 1}}}}.Encode()
-		noErr(t, err)
-		return data
-	}
-	empty := raftfsm.NewState()
-	if _, err := empty.ApplyData(1, 1, newer(1), raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) || empty.Applied != 0 {
-		t.Errorf("a cell that begins at a later level: %v, and entry %d was applied", err, empty.Applied)
-	}
-	c := newCell(t)
-	if err := c.state.Check(); err != nil || c.state.Level != raftfsm.MaxLevel {
-		t.Errorf("a new cell is at level %d: %v", c.state.Level, err)
-	}
-	var snapshot bytes.Buffer
-	must(c.state.WriteTo(&snapshot))(t)
-	restored := must(raftfsm.ReadState(&snapshot, raftfsm.MaxLevel))(t)
-	if _, err := restored.ApplyData(c.index+1, c.term+1, newer(c.term+1), raftfsm.MaxLevel); err != nil || restored.Level != raftfsm.MaxLevel {
-		t.Errorf("a newer master: %v, and the cell is at level %d", err, restored.Level)
-	}
-	state := raftfsm.NewState()
-	state.Level = raftfsm.MaxLevel + 1
-	must(state.WriteTo(&snapshot))(t)
-	if _, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt || !errors.Is(err, raftfsm.ErrNewer) {
-		t.Errorf("a snapshot of a later level: %v", err)
-	}
-}
-
 // The list at MaxLevel says of each level what it brought: so nobody raises the level for two
 // things that are released apart, and an operator can be told what an upgrade is for.
 func TestLevelsAreListed(t *testing.T) {

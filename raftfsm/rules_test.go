@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -225,49 +224,6 @@ func (c *cell) ended(name api.Name) []*api.Holding {
 	n, ok := c.state.Tree.Get(name)
 	stopIf(c.t, !ok, "%q is not there", name)
 	return c.state.Ended(n)
-}
-
-// Whatever a principal does with locks of its own, very many or one often, others keep their part of the room: its own are forgotten first.
-func TestNobodyTakesThePastOfOthers(t *testing.T) {
-	c := newCell(t)
-	const most = 40
-	raftfsm.BoundPast(&c.state, most)
-	alice, bob, mallory := c.session("alice"), c.session("bob"), c.session("mallory")
-	for _, one := range []struct {
-		by   api.SessionID
-		name api.Name
-	}{{alice, "/a"}, {bob, "/z"}} {
-		file, h := c.file(one.by, one.name)
-		for range 12 {
-			c.use(file, one.by, h)
-		}
-	}
-	for i := range 60 { // each of a new node, before, between and after those of the others
-		name := api.Name(fmt.Sprintf("/%c-%d", "0mz"[i%3], i))
-		file, h := c.file(mallory, name)
-		c.use(file, mallory, h)
-	}
-	if a, b := len(c.ended("/a")), len(c.ended("/z")); a != 12 || b != 12 {
-		t.Errorf("of 12 holdings each, of which all have room, %d and %d are left", a, b)
-	}
-	for range 20 { // some of them again
-		file, h := c.file(mallory, "/0-57")
-		c.use(file, mallory, h)
-	}
-	for i := range 5 {
-		file, h := c.file(bob, api.Name(fmt.Sprintf("/bob-%d", i)))
-		for range api.MaxHoldings {
-			c.use(file, bob, h)
-		}
-	}
-	total, of := 0, map[string]int{}
-	for n := range c.state.Tree.All() {
-		held := len(c.state.Ended(n))
-		total, of[n.Creator] = total+held, of[n.Creator]+held
-	}
-	if total != most || of["alice"] != 12 || of["bob"] != 14 || of["mallory"] != 14 {
-		t.Errorf("%d are remembered, by creator %v; want %d, of which none has more than its part while another has less", total, of, most)
-	}
 }
 
 // A state that remembers that two held a lock at once, or what cannot be, is corrupt: no replica starts from it.

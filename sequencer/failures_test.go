@@ -41,14 +41,6 @@ func TestGuardDoesNotStartWithoutItsTokens(t *testing.T) {
 	}
 }
 
-// Guards of several cells may share a store. Each goes by the sequencers of its own cell.
-func TestStoreHasSequencersOfOtherCells(t *testing.T) {
-	elsewhere := of(api.MustParsePath("/ls/bar/svc/primary"), 99)
-	elsewhere.Cell = cellB
-	guard := newGuard(t, sequencer.GuardConfig{Store: &lender{lent: []sequencer.Sequencer{elsewhere}}})
-	accept(t, guard, of(primary, 41))
-}
-
 // While the cell cannot be reached, nobody knows whether a lock is still held: a Checker that does not know lets nothing in, neither
 // a new token nor a known one, and the next answer counts again.
 func TestCheckerThatDoesNotKnowLetsNothingIn(t *testing.T) {
@@ -79,48 +71,6 @@ func TestCheckerThatDoesNotKnowLetsNothingIn(t *testing.T) {
 	}
 }
 
-// A request that waits while another saves a newer token is refused, and does not take the newer one's place in the store.
-func TestOvertakenWhileSaving(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		saving, saved := make(chan struct{}), []uint64{}
-		store := &memory{before: func(_ context.Context, s sequencer.Sequencer) error {
-			<-saving
-			saved = append(saved, s.Token())
-			return nil
-		}}
-		guard := newGuard(t, sequencer.GuardConfig{Store: store})
-		newer := begin(t.Context(), guard, 57)
-		newer.waits(t)
-		older, same := begin(t.Context(), guard, 41), begin(t.Context(), guard, 57)
-		older.waits(t)
-		same.waits(t)
-		close(saving)
-		older.isRefused(t, api.BadSequencer)
-		newer.isInside(t)
-		same.isInside(t)
-		close(newer.end)
-		close(same.end)
-		if err := <-newer.result; err != nil || len(saved) != 1 || saved[0] != 57 {
-			t.Errorf("%v; tokens %v were saved, want 57 alone", err, saved)
-		}
-	})
-}
-
-// A token is stored once, however often it comes, and in whatever text: each save costs a write to the disk.
-func TestKnownTokensAreNotStoredAgain(t *testing.T) {
-	saves := 0
-	guard := newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { saves++; return nil }}})
-	proved := of(primary, 41)
-	proved.Proof = sequencer.Proof{1}
-	for range 2 {
-		accept(t, guard, of(primary, 41))
-		accept(t, guard, proved)
-	}
-	if saves != 1 {
-		t.Errorf("it was stored %d times", saves)
-	}
-}
-
 // A request whose time runs out while its token is stored is told that, not that the store is broken.
 func TestTimeRunsOutWhileSaving(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,12 +83,8 @@ func TestTimeRunsOutWhileSaving(t *testing.T) {
 	}
 }
 
-// What is wrong with a configuration, or which locks a guard is for, is said without what is not.
+// A guard says which locks it is for.
 func TestWordsOfGuards(t *testing.T) {
-	_, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: &memory{}, Locks: []api.Path{{}, primary}})
-	if err == nil || !strings.Contains(err.Error(), "zero path") || strings.Contains(err.Error(), "two cells") {
-		t.Errorf("a zero path: %v", err)
-	}
 	other := api.MustParsePath("/ls/foo/other")
 	for others, locks := range map[string][]api.Path{"": {primary}, " and 1 others": {primary, api.MustParsePath("/ls/foo/b")}} {
 		_, err := newGuard(t, sequencer.GuardConfig{Locks: locks}).Check(t.Context(), of(other, 41).String())
@@ -148,10 +94,11 @@ func TestWordsOfGuards(t *testing.T) {
 	}
 }
 
-// A guard whose cell is pinned goes by what it has saved of that cell, also if its store does not compare.
+// A guard goes by what it has saved of its cell, also if it shares its store with those of others, which does not compare.
 func TestPinnedGuardRemembers(t *testing.T) {
-	other := of(primary, 99)
-	other.Cell = cellB
+	other, elsewhere := of(primary, 99), of(api.MustParsePath("/ls/bar/svc/primary"), 99)
+	other.Cell, elsewhere.Cell = cellB, cellB
+	accept(t, newGuard(t, sequencer.GuardConfig{Store: &lender{lent: []sequencer.Sequencer{elsewhere}}}), of(primary, 41)) // of another cell
 	guard := newGuard(t, sequencer.GuardConfig{Cell: cellA, Store: &lender{lent: []sequencer.Sequencer{other, of(primary, 40), of(primary, 41), of(primary, 39)}}})
 	refuse(t, guard, of(primary, 40), api.BadSequencer, "41 was seen")
 	accept(t, guard, of(primary, 41))
@@ -190,23 +137,6 @@ func TestGuardKeepsItsOwnList(t *testing.T) {
 	locks[0] = other
 	refuse(t, guard, of(other, 41), api.BadSequencer)
 	accept(t, guard, of(primary, 41))
-}
-
-// A store that several servers share may know a newer token without saying which.
-func TestStoreKnowsANewerToken(t *testing.T) {
-	store := &memory{before: func(context.Context, sequencer.Sequencer) error {
-		return api.Errorf(api.BadSequencer, "another server saw a newer one")
-	}}
-	guard := newGuard(t, sequencer.GuardConfig{Store: store})
-	_, err := guard.Check(t.Context(), of(primary, 41).String())
-	var told *sequencer.Refusal
-	if !errors.As(err, &told) || told.Token != 41 || told.Newest != 0 || !strings.Contains(told.Error(), "another server saw") {
-		t.Errorf("%v (%+v), want a refusal of token 41 with the store's words", err, told)
-	}
-	guard.CountMissing()
-	if got, want := guard.Stats(), (sequencer.Stats{RefusedStale: 1, RefusedMissing: 1}); got != want {
-		t.Errorf("Stats = %+v, want %+v", got, want)
-	}
 }
 
 // A value that could not be read again is not saved: the store would be damaged at the next start.
@@ -296,57 +226,4 @@ type slowChecker func(context.Context, sequencer.Sequencer) error
 
 func (c slowChecker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
 	return c(ctx, s)
-}
-
-func BenchmarkGuardCheck(b *testing.B) {
-	guard := newGuard(b, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/foo/svc")})
-	text := of(primary, 57).String()
-	accept(b, guard, of(primary, 57))
-	ctx := b.Context()
-	b.Run("case=newest", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := guard.Check(ctx, text); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("case=newest-parallel", func(b *testing.B) {
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				if _, err := guard.Check(ctx, text); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	})
-	b.Run("case=stale", func(b *testing.B) {
-		old := of(primary, 41).String()
-		for b.Loop() {
-			if _, err := guard.Check(ctx, old); err == nil {
-				b.Fatal("accepted")
-			}
-		}
-	})
-}
-
-func BenchmarkGuardDo(b *testing.B) {
-	guard := newGuard(b, sequencer.GuardConfig{})
-	text := of(primary, 57).String()
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := guard.Do(b.Context(), text, func(context.Context) error { return nil }); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	text := of(primary, 57).String()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := sequencer.Parse(text); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -25,7 +25,8 @@ func TestStaleSequencerIsRefused(t *testing.T) {
 	refuse(t, guard, of(primary, 41), api.BadSequencer, "token 41 is stale: 57 was seen for /ls/foo/svc/primary")
 	accept(t, guard, of(primary, 57))
 	refuse(t, guard, of(api.MustParsePath("/ls/foo/other"), 99), api.BadSequencer)
-	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 4, RefusedStale: 1, RefusedOther: 1}); got != want {
+	guard.CountMissing()
+	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 4, RefusedStale: 1, RefusedMissing: 1, RefusedOther: 1}); got != want {
 		t.Errorf("Stats = %+v, want %+v", got, want)
 	}
 }
@@ -41,7 +42,8 @@ func TestProofsAreForTheChecker(t *testing.T) {
 	}
 	refuse(t, alone, of(primary, 40), api.BadSequencer, "41")
 
-	store := &memory{}
+	saves := 0
+	store := &memory{before: func(context.Context, sequencer.Sequencer) error { saves++; return nil }}
 	guard := newGuard(t, sequencer.GuardConfig{Store: store, Checker: checker(func(s sequencer.Sequencer) error {
 		if s != proved {
 			return api.Errorf(api.BadSequencer, "it has no proof")
@@ -53,8 +55,12 @@ func TestProofsAreForTheChecker(t *testing.T) {
 		refuse(t, guard, bare, api.BadSequencer, "no proof")
 		accept(t, guard, proved)
 	}
-	if store.saved[primary] != bare {
-		t.Errorf("the store has %v", store.saved[primary])
+	alone = newGuard(t, sequencer.GuardConfig{Store: store})
+	for _, s := range []sequencer.Sequencer{bare, invented, proved} {
+		accept(t, alone, s)
+	}
+	if store.saved[primary] != bare || saves != 1 { // each save costs a write to the disk
+		t.Errorf("the store has %v, saved %d times", store.saved[primary], saves)
 	}
 }
 
@@ -143,6 +149,10 @@ func TestConfigurationFaultsAreAllNamed(t *testing.T) {
 	}
 	if _, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: &memory{}}); !errors.Is(err, api.InvalidArgument) {
 		t.Errorf("no lock: %v", err)
+	}
+	_, err = sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: &memory{}, Locks: []api.Path{{}, primary}})
+	if err == nil || !strings.Contains(err.Error(), "zero path") || strings.Contains(err.Error(), "two cells") {
+		t.Errorf("a zero path alone: %v", err)
 	}
 }
 
@@ -251,13 +261,15 @@ func TestRefusalsCarryBothTokens(t *testing.T) {
 			}
 		}
 	}
-	// A caller's own store may know a newer token, and report it.
-	told := sequencer.Stale(of(primary, 41), 57)
-	guard = newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { return told }}})
-	_, err := guard.Check(t.Context(), of(primary, 41).String())
-	var r *sequencer.Refusal
-	if !errors.As(err, &r) || r.Token != 41 || r.Newest != 57 || guard.Stats().RefusedStale != 1 {
-		t.Errorf("%v, %+v, %+v", err, r, guard.Stats())
+	// A caller's own store may know a newer token, and report it, or not.
+	_, other := guard.Check(t.Context(), elsewhere.String())
+	for told, newest := range map[error]uint64{sequencer.Stale(of(primary, 41), 57): 57, api.Errorf(api.BadSequencer, "another server saw it"): 0, other: 0} {
+		guard = newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { return told }}})
+		_, err := guard.Check(t.Context(), of(primary, 41).String())
+		var r *sequencer.Refusal
+		if !errors.As(err, &r) || r.Token != 41 || r.Newest != newest || r.Error() != told.Error() || guard.Stats() != (sequencer.Stats{RefusedStale: 1}) {
+			t.Errorf("%v, %+v, %+v", err, r, guard.Stats())
+		}
 	}
 }
 
@@ -265,8 +277,8 @@ func TestRefusalsCarryBothTokens(t *testing.T) {
 // is stored, and is then stale, even if the store would accept it.
 func TestTokensRiseInOneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		proceed := make(chan struct{})
-		store := &memory{before: func(context.Context, sequencer.Sequencer) error { <-proceed; return nil }}
+		proceed, saves := make(chan struct{}), 0
+		store := &memory{before: func(context.Context, sequencer.Sequencer) error { <-proceed; saves++; return nil }}
 		guard := newGuard(t, sequencer.GuardConfig{Store: store})
 		ask := func(ctx context.Context, token uint64) chan error {
 			result := make(chan error, 1)
@@ -290,8 +302,8 @@ func TestTokensRiseInOneOrder(t *testing.T) {
 		if err := <-lower; !errors.Is(err, api.BadSequencer) {
 			t.Errorf("token 57 after 60: %v", err)
 		}
-		if stored := store.saved[primary]; stored.Token() != 60 {
-			t.Errorf("token %d is stored", stored.Token())
+		if stored := store.saved[primary]; stored.Token() != 60 || saves != 1 {
+			t.Errorf("token %d is stored, and %d were saved", stored.Token(), saves)
 		}
 	})
 }

@@ -89,6 +89,7 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 	}
 	//mutants: same (no test deletes it in between)
 	if err := f.checkLock(); err != nil { // somebody has deleted it in between
+		//mutants: same (no test deletes it in between)
 		return nil, errors.Join(err, held.Close())
 	}
 	if f.newest, err = readStore(name); err == nil {
@@ -127,6 +128,7 @@ func withoutLinks(name string) (string, error) {
 		to, err := os.Readlink(name)
 		//mutants: same (no test removes a link in between)
 		if err != nil {
+			//mutants: same (no test removes a link in between)
 			return name, err
 		}
 		if !filepath.IsAbs(to) {
@@ -145,6 +147,7 @@ func (f *FileStore) checkLock() error {
 	mine, err := f.lock.Stat()
 	//mutants: same (an open file has a status)
 	if err != nil {
+		//mutants: same (an open file has a status)
 		return storeError("lock", f.name, err)
 	}
 	named, err := os.Stat(lockName(f.name))
@@ -179,6 +182,7 @@ func (f *FileStore) Close() error {
 	f.newest = nil
 	//mutants: same (an open file closes)
 	if err := f.lock.Close(); err != nil {
+		//mutants: same (an open file closes)
 		return storeError("close", f.name, err)
 	}
 	return nil
@@ -263,6 +267,7 @@ func readStore(name string) (map[storeKey]Sequencer, error) {
 	}
 	//mutants: same (what follows fails, too)
 	if err != nil {
+		//mutants: same (no test makes a file that only opening refuses, and root opens any)
 		return nil, storeError("open", name, err)
 	}
 	raw, err := io.ReadAll(io.LimitReader(file, fileMost))

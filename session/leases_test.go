@@ -101,89 +101,18 @@ func TestExpiringIsNeverExtended(t *testing.T) {
 	}
 }
 
-// What a pause took is given back to the leases, and the Tick after it expires nobody.
-func TestPauseGivesTheTimeBack(t *testing.T) {
-	l := session.NewLeases()
-	l.Start(1, time.Second, at(0))
-	l.Start(2, 20*time.Second, at(0))
-	if expired := l.Tick(at(10.25), 10*time.Second, 9); expired != nil {
-		t.Fatalf("after a pause of 10 s: %v expired", expired)
-	}
-	for id, want := range map[api.SessionID]session.Instant{1: at(11), 2: at(30)} {
-		if end, _ := l.End(id); end != want {
-			t.Errorf("session %v ends at %v, want %v", id, end, want)
-		}
-	}
-	if expired := l.Tick(at(12), time.Millisecond, 9); expired != nil {
-		t.Errorf("after another pause: %v expired", expired)
-	}
-	if expired := tick(l, at(12), at(12)); !slices.Equal(expired, []api.SessionID{1}) {
-		t.Errorf("%v expired at 12 s, want session 1", expired)
-	}
-}
-
-func TestTickTakesTheEarliestFirst(t *testing.T) {
-	l := session.NewLeases()
-	for _, id := range []api.SessionID{4, 9, 2, 7, 3} {
-		l.Start(id, time.Second, at(0))
-	}
-	l.Start(8, 900*time.Millisecond, at(0))
-	tick(l, at(0), at(0.8))
-	for _, want := range [][]api.SessionID{{8, 2, 3}, {4, 7, 9}, nil} {
-		if expired := l.Tick(at(1), 0, 3); !slices.Equal(expired, want) {
-			t.Errorf("%v expired, want %v", expired, want)
-		}
-	}
-}
-
-// A session that was inherited is unheard of until its client returns; one that is new was never inherited.
-func TestUnheard(t *testing.T) {
-	l := session.NewLeases()
-	l.Inherit(1, time.Second, at(0))
-	l.Inherit(2, time.Second, at(0))
-	l.Start(3, time.Second, at(0))
-	if !l.Unheard(1) || !l.Unheard(2) || l.Unheard(3) || l.Unheard(4) {
-		t.Fatal("the sessions 1 and 2 were inherited, and nothing else")
-	}
-	l.Grant(1, time.Second, at(0.1))
-	tick(l, at(0), at(2))
-	if l.Unheard(1) || !l.Unheard(2) || l.CountUnheard() != 1 {
-		t.Errorf("the client of session 1 has returned, and that of session 2 has not; counted: %d", l.CountUnheard())
-	}
-	l.Grant(1, time.Second, at(2.1))
-	l.Remove(3)
-	if n := l.CountUnheard(); n != 1 {
-		t.Errorf("%d sessions are unheard of, want 1", n)
-	}
-	l.Remove(2)
-	l.Remove(2)
-	if n := l.CountUnheard(); n != 0 || l.Unheard(2) {
-		t.Errorf("the last session that was unheard of has ended, and %d are counted", n)
-	}
-}
-
-func TestLeasesOfNobody(t *testing.T) {
-	l := session.NewLeases()
-	l.Remove(1)
-	_, granted := l.Grant(1, time.Second, at(0))
-	_, stopped := l.Stop(1)
-	_, ended := l.End(1)
-	_, next := l.Next()
-	if granted || stopped || ended || next || l.Alive(1) || l.Len() != 0 {
-		t.Error("Leases knows a session that was never started")
-	}
-}
-
 // naiveLeases does what Leases does, by full scans.
 type naiveLeases struct {
-	end    map[api.SessionID]session.Instant
-	alive  map[api.SessionID]bool
-	number uint64
+	end     map[api.SessionID]session.Instant
+	alive   map[api.SessionID]bool
+	unheard map[api.SessionID]bool
+	number  uint64
 }
 
 func (n *naiveLeases) grant(id api.SessionID, end session.Instant) bool {
 	if n.alive[id] {
 		n.end[id] = max(n.end[id], end)
+		delete(n.unheard, id)
 	}
 	return n.alive[id]
 }
@@ -215,10 +144,10 @@ func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := session.Instant(rapid.Int64Range(-1e9, 1e9).Draw(t, "origin"))
 		l := session.NewLeases()
-		twin := &naiveLeases{end: map[api.SessionID]session.Instant{}, alive: map[api.SessionID]bool{}}
+		twin := &naiveLeases{end: map[api.SessionID]session.Instant{}, alive: map[api.SessionID]bool{}, unheard: map[api.SessionID]bool{}}
 		anyID := rapid.Custom(func(t *rapid.T) api.SessionID { return api.SessionID(rapid.IntRange(1, 8).Draw(t, "session")) })
 		// Coarse steps, so that ends are often equal.
-		length := func(t *rapid.T) time.Duration { return time.Duration(rapid.IntRange(0, 12).Draw(t, "length")) * 100e6 }
+		length := func(t *rapid.T) time.Duration { return time.Duration(rapid.IntRange(-1, 12).Draw(t, "length")) * 100e6 }
 		proof := func(t *rapid.T) session.Instant {
 			return now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "proof")) * 100e6)
 		}
@@ -227,14 +156,21 @@ func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 				id, length, from := anyID.Draw(t, "id"), length(t), proof(t)
 				l.Start(id, length, from)
 				if _, known := twin.end[id]; !known {
-					twin.alive[id], twin.end[id] = true, from.Add(length)
+					twin.alive[id], twin.end[id] = true, from.Add(max(length, 0))
 				}
-				twin.grant(id, from.Add(length))
+				twin.grant(id, from.Add(max(length, 0)))
+			},
+			"inherit": func(t *rapid.T) {
+				id, length, from := anyID.Draw(t, "id"), length(t), proof(t)
+				if _, known := twin.end[id]; !known {
+					l.Inherit(id, length, from)
+					twin.alive[id], twin.unheard[id], twin.end[id] = true, true, from.Add(max(length, 0))
+				}
 			},
 			"grant": func(t *rapid.T) {
 				id, length, from := anyID.Draw(t, "id"), length(t), proof(t)
 				number, ok := l.Grant(id, length, from)
-				if ok != twin.grant(id, from.Add(length)) || ok && number != twin.number+1 {
+				if ok != twin.grant(id, from.Add(max(length, 0))) || ok && number != twin.number+1 {
 					t.Fatalf("session %v was granted %d, %v; the last number was %d", id, number, ok, twin.number)
 				}
 				twin.number = max(twin.number, number)
@@ -251,6 +187,7 @@ func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 				id := anyID.Draw(t, "id")
 				l.Remove(id)
 				delete(twin.alive, id)
+				delete(twin.unheard, id)
 				delete(twin.end, id)
 			},
 			"tick": func(t *rapid.T) {
@@ -269,13 +206,13 @@ func TestLeasesAgreeWithTheirNaiveTwin(t *testing.T) {
 }
 
 func (n *naiveLeases) compare(t *rapid.T, l *session.Leases) {
-	if l.Len() != len(n.end) {
-		t.Fatalf("%d sessions, want %d", l.Len(), len(n.end))
+	if l.Len() != len(n.end) || l.CountUnheard() != len(n.unheard) {
+		t.Fatalf("%d sessions, %d unheard of; want %d, %d", l.Len(), l.CountUnheard(), len(n.end), len(n.unheard))
 	}
 	for id := api.SessionID(1); id <= 8; id++ {
 		end, ok := l.End(id)
-		if want, known := n.end[id]; end != want || ok != known || l.Alive(id) != n.alive[id] {
-			t.Fatalf("session %v: end %v (%v), alive %v; want %v (%v), %v", id, end, ok, l.Alive(id), want, known, n.alive[id])
+		if want, known := n.end[id]; end != want || ok != known || l.Alive(id) != n.alive[id] || l.Unheard(id) != n.unheard[id] {
+			t.Fatalf("session %v: end %v (%v), alive %v, unheard %v; want %v (%v), %v, %v", id, end, ok, l.Alive(id), l.Unheard(id), want, known, n.alive[id], n.unheard[id])
 		}
 	}
 	next, ok := l.Next()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 	"pgregory.net/rapid"
 )
@@ -31,23 +30,6 @@ func TestLimitsAreAllowed(t *testing.T) {
 	table.Put(&s)
 	if err := table.Check(); !errors.Is(err, api.Corrupt) {
 		t.Errorf("one open request too many: %v, want Corrupt", err)
-	}
-}
-
-// The first reason is kept, and may have api.MaxReason bytes.
-func TestTerminateKeepsTheFirstReason(t *testing.T) {
-	table := newTable(t, 1)
-	longest := string(make([]byte, api.MaxReason))
-	if err := table.Terminate(1, refusal.Intervention{Why: longest + "x"}); !errors.Is(err, api.InvalidArgument) {
-		t.Errorf("a reason that is too long: %v, want InvalidArgument", err)
-	}
-	for _, why := range []string{longest, "another"} {
-		if err := table.Terminate(1, refusal.Intervention{Why: why}); err != nil {
-			t.Errorf("%.10q: %v", why, err)
-		}
-	}
-	if s, ok := table.Get(1); !ok || s.Terminating == nil || s.Terminating.Why != longest {
-		t.Errorf("the session is terminated for %+v, want the first reason", s.Terminating)
 	}
 }
 
@@ -109,15 +91,6 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// A lease of no sensible length begins and ends at once.
-func TestNegativeLease(t *testing.T) {
-	l := session.NewLeases()
-	l.Start(1, -time.Hour, at(5))
-	if end, ok := l.End(1); !ok || end != at(5) {
-		t.Errorf("it ends at %v, want 5 s", end)
-	}
-}
-
 // Leases whose ends a pause moves to the end of time are still taken in the order of their sessions.
 func TestPauseAtTheEndOfTime(t *testing.T) {
 	l := session.NewLeases()
@@ -129,16 +102,6 @@ func TestPauseAtTheEndOfTime(t *testing.T) {
 	}
 	if expired := l.Tick(math.MaxInt64, 0, math.MaxInt); !slices.Equal(expired, []api.SessionID{1, 2, 3}) {
 		t.Errorf("sessions %v expired, want 1, 2, 3", expired)
-	}
-}
-
-// A clock that goes back takes away nothing of the patience for the pauses to come.
-func TestPatienceOutlivesAClockSetBack(t *testing.T) {
-	p := session.NewPauses(at(0))
-	p.Look(at(-3600))
-	p.Look(at(-3590))
-	if forgiven := p.Take(); forgiven != 10*time.Second {
-		t.Errorf("%v was forgiven, want 10 s", forgiven)
 	}
 }
 
@@ -171,34 +134,26 @@ func TestNumbersToComeAreNotFinished(t *testing.T) {
 	}
 }
 
-// Looks that are not late find no pause, and one that is late finds all of it.
-func TestLateLookIsAPause(t *testing.T) {
-	p := session.NewPauses(at(0))
-	p.Look(at(0.25))
-	if forgiven := p.Take(); forgiven != 0 {
-		t.Errorf("a look after exactly MaxTick: %v forgiven", forgiven)
-	}
-	p.Look(at(10.25))
-	if forgiven := p.Take(); forgiven != 10*time.Second {
-		t.Errorf("a look after 10 s: %v forgiven, want 10 s", forgiven)
-	}
-	if forgiven := p.Take(); forgiven != 0 {
-		t.Errorf("%v forgiven twice", forgiven)
-	}
-	p.Look(at(10))
-	if forgiven := p.Take(); forgiven != 0 {
-		t.Errorf("a clock that went back: %v forgiven", forgiven)
-	}
-}
-
-// Nobody needs to take what was found before the next pause.
-func TestPausesAddUp(t *testing.T) {
-	p := session.NewPauses(at(0))
-	for _, now := range []float64{1, 1.1, 3, 3.2} {
-		p.Look(at(now))
-	}
-	if forgiven, want := p.Take(), 2900*time.Millisecond; forgiven != want {
-		t.Errorf("%v forgiven, want %v", forgiven, want)
+// What each look finds is forgiven once, when somebody takes it: nothing of looks that are not late, and all of one that is.
+func TestLooks(t *testing.T) {
+	for name, test := range map[string]struct {
+		looks []float64
+		want  time.Duration
+	}{
+		"after exactly MaxTick":              {[]float64{0.25}, 0},
+		"late":                               {[]float64{0.25, 10.25}, 10 * time.Second},
+		"several before somebody takes them": {[]float64{1, 1.1, 3, 3.2}, 2900 * time.Millisecond},
+		"a clock that goes back":             {[]float64{0.25, 0}, 0},
+		"late after a clock was set back":    {[]float64{-3600, -3590}, 10 * time.Second},
+		"an hour, however often":             {[]float64{3600, 7200, 10800}, 3 * time.Hour},
+	} {
+		p := session.NewPauses(at(0))
+		for _, now := range test.looks {
+			p.Look(at(now))
+		}
+		if forgiven, again := p.Take(), p.Take(); forgiven != test.want || again != 0 {
+			t.Errorf("%s: %v forgiven, and then %v; want %v", name, forgiven, again, test.want)
+		}
 	}
 }
 
@@ -229,19 +184,6 @@ func TestPatienceIsEarnedBack(t *testing.T) {
 	p.Look(now.Add(session.MaxPatience))
 	if forgiven := p.Take(); forgiven != 4*session.MaxTick {
 		t.Errorf("%v was forgiven after %v without pauses", forgiven, 4*session.MaxTick)
-	}
-}
-
-// A machine that was suspended for an hour, or a clock that is an hour ahead, is forgiven the hour, however often it happens.
-func TestLongPauseIsForgivenWhole(t *testing.T) {
-	p := session.NewPauses(at(0))
-	now := at(0)
-	for range 5 {
-		now = now.Add(time.Hour)
-		p.Look(now)
-		if forgiven := p.Take(); forgiven != time.Hour {
-			t.Fatalf("%v was forgiven", forgiven)
-		}
 	}
 }
 

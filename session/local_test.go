@@ -87,40 +87,9 @@ func TestPaperJeopardyAndGrace(t *testing.T) {
 	}
 }
 
-func TestExtendTakesTheNewestOnly(t *testing.T) {
+// A grant outside its limits begins nothing.
+func TestNoLeaseToBeginWith(t *testing.T) {
 	const lease = 10 * time.Second
-	l := session.NewLocal(at(0), session.Grant{Epoch: 5, Number: 3, Lease: lease})
-	for _, step := range []struct {
-		what  string
-		sent  float64
-		g     session.Grant
-		want  bool
-		end   float64
-		lease time.Duration
-	}{
-		{"the same again", 50, session.Grant{Epoch: 5, Number: 3, Lease: lease}, false, 9.9, lease},
-		{"a lower number", 50, session.Grant{Epoch: 5, Number: 2, Lease: lease}, false, 9.9, lease},
-		{"no grant at all", 50, session.Grant{}, false, 9.9, lease},
-		{"an earlier epoch", 50, session.Grant{Epoch: 4, Number: 9, Lease: lease}, false, 9.9, lease},
-		{"a negative lease", 50, session.Grant{Epoch: 6, Number: 9, Lease: -lease}, false, 9.9, lease},
-		{"no lease", 50, session.Grant{Epoch: 6, Number: 9, Parked: lease}, false, 9.9, lease},
-		{"a negative parking", 50, session.Grant{Epoch: 6, Number: 9, Lease: lease, Parked: -1}, false, 9.9, lease},
-		{"the next", 1, session.Grant{Epoch: 5, Number: 4, Lease: lease}, true, 10.9, lease},
-		{"one that ends earlier", 0, session.Grant{Epoch: 5, Number: 5, Lease: 2 * time.Second}, true, 10.9, 2 * time.Second},
-		{"one of a new epoch that ends earlier", 0, session.Grant{Epoch: 6, Number: 1, Lease: lease}, true, 10.9, lease},
-		{"an absurd lease", 2, session.Grant{Epoch: 6, Number: 2, Lease: math.MaxInt64}, true, 61.4, api.MaxLease},
-		{"an absurd parking", 2, session.Grant{Epoch: 6, Number: 3, Lease: lease, Parked: math.MaxInt64}, true, 71.3, lease},
-		{"an absurd both", 2, session.Grant{Epoch: 6, Number: 4, Lease: math.MaxInt64, Parked: math.MaxInt64}, true, 120.8, api.MaxLease},
-	} {
-		epoch := l.Epoch()
-		if step.want {
-			epoch = step.g.Epoch
-		}
-		if got := l.Extend(at(step.sent), step.g); got != step.want || l.End() != at(step.end) || l.Lease() != step.lease || l.Epoch() != epoch {
-			t.Errorf("%s: %v, now to %v with a lease of %v in epoch %d; want %v, %v, %v, %d",
-				step.what, got, l.End(), l.Lease(), l.Epoch(), step.want, at(step.end), step.lease, epoch)
-		}
-	}
 	for _, g := range []session.Grant{{}, {Epoch: 1, Number: 1, Lease: -1}, {Epoch: 1, Number: 1, Lease: 1, Parked: -1}} {
 		if l := session.NewLocal(at(3), g); l.End() != at(3) || l.State(at(3), 1) != session.Jeopardy || l.Epoch() != 0 || l.Lease() != 0 {
 			t.Errorf("a session that begins with %+v ends at %v", g, l.End())
@@ -145,12 +114,13 @@ func TestLocalFollowsTheFormula(t *testing.T) {
 		return session.Instant(sum.Add(sum, big.NewInt(int64(sent))).Int64())
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		length := rapid.OneOf(rapid.Int64Range(0, int64(api.MaxLease)), rapid.Int64Range(-5, 300), rapid.Int64())
+		length := rapid.OneOf(rapid.Int64Range(0, int64(api.MaxLease)), rapid.Int64Range(-5, 300), rapid.Int64(), rapid.SampledFrom([]int64{int64(api.MaxLease) + 100, math.MaxInt64}))
 		delay := time.Duration(rapid.Int64Range(0, int64(api.MaxLockDelay)).Draw(t, "delay"))
 		l := session.NewLocal(0, session.Grant{})
 		end, free := session.Instant(0), bound(0, delay) // of no grant, sent at 0
 		var epoch api.Epoch
 		var number uint64
+		var newest time.Duration
 		for range rapid.IntRange(1, 20).Draw(t, "replies") {
 			sent := session.Instant(rapid.Int64Range(-1e12, 1e12).Draw(t, "sent"))
 			g := session.Grant{
@@ -164,11 +134,12 @@ func TestLocalFollowsTheFormula(t *testing.T) {
 			if counts {
 				epoch, number = g.Epoch, g.Number
 				lease, parked := min(g.Lease, api.MaxLease), min(g.Parked, api.MaxLease)
+				newest = lease
 				end = max(end, bound(sent, lease, parked))
 				free = max(free, bound(sent, lease, parked, delay))
 			}
-			if l.End() != end {
-				t.Fatalf("End is %d, want %d", l.End(), end)
+			if l.End() != end || l.Epoch() != epoch || l.Number() != number || l.Lease() != newest {
+				t.Fatalf("grant %d of %v in epoch %d, until %d; want %d, %v, %d, %d", l.Number(), l.Lease(), l.Epoch(), l.End(), number, newest, epoch, end)
 			}
 			if got := l.FreeAt(delay); got > free || got < free-1 {
 				t.Fatalf("FreeAt(%v) is %d, want %d or 1 less", delay, got, free)

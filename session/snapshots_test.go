@@ -3,91 +3,11 @@ package session
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 )
-
-// see checks that a table has one session of alice, under her nonce, with that lease.
-func see(t *testing.T, name string, table Table[int], lease time.Duration) {
-	t.Helper()
-	if err := table.Check(); err != nil {
-		t.Errorf("%s: %v", name, err)
-	}
-	s, found := table.ByNonce([]byte("a"))
-	if !found || s.Lease != lease {
-		t.Errorf("%s: by its nonce: %v, %+v; want a lease of %v", name, found, s, lease)
-	}
-	if got := slices.Collect(table.Principals("")); !slices.Equal(got, []string{"alice"}) || table.Of("alice") != 1 || table.Of("bob") != 0 {
-		t.Errorf("%s: sessions of %q", name, got)
-	}
-}
-
-// A snapshot, and a copy made when nothing is changed in place, have their own records and indexes.
-func TestSnapshotsStayAsTheyAre(t *testing.T) {
-	table := NewTable[int]()
-	table.Put(&Session[int]{ID: 1, Nonce: []byte("a"), Principal: "alice", Lease: time.Second})
-	rested := table.Snapshot()
-	if err := table.RaiseLease(1, 2*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	copied := table // a table at rest may be copied, also after Snapshot
-	table.Edit()
-	if err := table.RaiseLease(1, 3*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	edited := table.Snapshot()
-	table.Settle()
-	settled := table
-	table.Put(&Session[int]{ID: 2, Nonce: []byte("b"), Principal: "bob", Lease: time.Second})
-	table.End(1)
-
-	see(t, "a snapshot of a table at rest", rested, time.Second)
-	see(t, "a copy", copied, 2*time.Second)
-	see(t, "a snapshot of a table in Edit", edited, 3*time.Second)
-	see(t, "a copy after Settle", settled, 3*time.Second)
-	if got := slices.Collect(table.Principals("")); !slices.Equal(got, []string{"bob"}) {
-		t.Errorf("in the end there are sessions of %q, want bob", got)
-	}
-	if err := table.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
-// In a table at rest no record is changed in place, also when it was changed after a snapshot.
-func TestChangesAtRestAreCopies(t *testing.T) {
-	table := NewTable[int]()
-	table.Put(&Session[int]{ID: 1, Lease: time.Second})
-	table.Snapshot()
-	for i := range 3 {
-		before := table
-		if err := table.RaiseLease(1, time.Duration(i+2)*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		if s, _ := before.Get(1); s.Lease != time.Duration(i+1)*time.Second {
-			t.Errorf("the copy from before has a lease of %v", s.Lease)
-		}
-	}
-}
-
-// Principals begins behind a name, and its loop may end early.
-func TestPrincipalsBehindAName(t *testing.T) {
-	table := NewTable[int]()
-	for i, principal := range []string{"a", "b", "c"} {
-		table.Put(&Session[int]{ID: api.SessionID(i + 1), Principal: principal, Lease: time.Second})
-	}
-	if got := slices.Collect(table.Principals("a")); !slices.Equal(got, []string{"b", "c"}) {
-		t.Errorf("behind a: %q", got)
-	}
-	for principal := range table.Principals("") {
-		if principal != "a" {
-			t.Errorf("the loop goes on to %q", principal)
-		}
-		break
-	}
-}
 
 // Check compares the indexes with the sessions.
 func TestCheckFindsFaultsOfIndexes(t *testing.T) {

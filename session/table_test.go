@@ -2,11 +2,9 @@ package session_test
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -47,18 +45,7 @@ func dump(table session.Table[string]) []session.Session[string] {
 	return all
 }
 
-// order is one request of a transcript, and its expected outcome.
-type order struct {
-	number, highest api.RequestNumber
-	outstanding     numbers
-	hash            uint64
-	want            string // "do", "again: ANSWER", or the name of a code
-}
-
-func (o order) mutation(id api.SessionID) session.Mutation {
-	return session.Mutation{Session: id, Number: o.number, HighestIssued: o.highest, Outstanding: o.outstanding, Hash: o.hash}
-}
-
+// play does a request, and says "do", "again: ANSWER", or the name of a code.
 func play(table *session.Table[string], m session.Mutation, answer string) string {
 	first, done, err := table.Begin(m)
 	switch {
@@ -69,72 +56,6 @@ func play(table *session.Table[string], m session.Mutation, answer string) strin
 	}
 	table.Finish(m, answer)
 	return "do"
-}
-
-func TestBegin(t *testing.T) {
-	tests := []struct {
-		name   string
-		orders []order // the answer to the i-th, from 1, is "ai"
-	}{
-		{"a retry gets the first answer", []order{
-			{1, 1, numbers{1}, 5, "do"},
-			{1, 1, numbers{1}, 5, "again: a1"},
-			{1, 4, numbers{1, 4}, 5, "again: a1"},
-		}},
-		{"a number is not used for two things", []order{
-			{1, 1, numbers{1}, 5, "do"},
-			{1, 1, numbers{1}, 6, "InvalidArgument"},
-			{1, 1, numbers{1}, 5, "again: a1"},
-		}},
-		{"a delayed copy of a finished request is never done", []order{
-			{1, 1, numbers{1}, 5, "do"},
-			{2, 2, numbers{2}, 5, "do"},
-			{1, 1, numbers{1}, 5, "InvalidArgument"},
-		}},
-		{"nor one of a request that was given up before it arrived", []order{
-			{3, 3, numbers{3}, 5, "do"},
-			{2, 2, numbers{2}, 5, "InvalidArgument"},
-			{1, 2, numbers{1, 2}, 5, "InvalidArgument"},
-		}},
-		{"a request that later ones overtook is done when it comes", []order{
-			{8, 8, numbers{7, 8}, 5, "do"},
-			{9, 9, numbers{7, 9}, 5, "do"},
-			{7, 7, numbers{7}, 5, "do"},
-			{7, 7, numbers{7}, 5, "again: a3"},
-			{9, 9, numbers{7, 9}, 5, "again: a2"},
-		}},
-		{"an old declaration does not re-open", []order{
-			{4, 4, numbers{4}, 5, "do"},
-			{4, 4, numbers{3, 4}, 5, "again: a1"},
-			{3, 4, numbers{3, 4}, 5, "InvalidArgument"},
-		}},
-		{"an old declaration finishes what it does not list", []order{
-			{1, 1, numbers{1}, 5, "do"},
-			{3, 3, numbers{1, 2, 3}, 5, "do"},
-			{2, 2, numbers{2}, 5, "do"},
-			{1, 1, numbers{1}, 5, "InvalidArgument"},
-			{3, 3, numbers{3}, 5, "again: a2"},
-		}},
-		{"a withdrawal, whose hash is 0, finds whatever was asked", []order{
-			{1, 1, numbers{1}, 5, "do"},
-			{1, 1, numbers{1}, 0, "again: a1"},
-		}},
-		{"and if it comes first, whatever is asked finds it", []order{
-			{1, 1, numbers{1}, 0, "do"},
-			{1, 1, numbers{1}, 5, "again: a1"},
-		}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			table := newTable(t, 1)
-			for i, o := range test.orders {
-				if got := play(&table, o.mutation(1), fmt.Sprintf("a%d", i+1)); got != o.want {
-					t.Fatalf("request %d, %+v: %q, want %q", i+1, o, got, o.want)
-				}
-				mustCheck(t, table)
-			}
-		})
-	}
 }
 
 func TestValidate(t *testing.T) {
@@ -168,48 +89,6 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestTableKeepsRecords(t *testing.T) {
-	table := newTable(t, 1, 2, 300)
-	before := table
-	if _, ok := table.Get(4); ok {
-		t.Error("found session 4, which was never put")
-	}
-	if _, ok := table.ByNonce(nil); ok {
-		t.Error("found a session by the empty nonce")
-	}
-	var ids []api.SessionID
-	for s := range table.All() {
-		ids = append(ids, s.ID)
-		table.End(s.ID) // must not disturb the iteration
-	}
-	if want := []api.SessionID{1, 2, 300}; !slices.Equal(ids, want) {
-		t.Errorf("All gives %v, want %v", ids, want)
-	}
-	if _, ok := table.ByNonce([]byte("s2")); ok || table.Len() != 0 || table.End(2) {
-		t.Error("an ended session is still there")
-	}
-	if s, ok := before.ByNonce([]byte("s2")); !ok || s.ID != 2 || before.Len() != 3 {
-		t.Error("the copy of the table changed with it")
-	}
-	for range table.All() {
-		t.Error("All returns sessions of an empty table")
-	}
-	mustCheck(t, table)
-	mustCheck(t, before)
-}
-
-func TestPutReplacesTheNonce(t *testing.T) {
-	table := newTable(t, 1)
-	table.Put(&session.Session[string]{ID: 1, Nonce: []byte("other"), Lease: api.MinLease})
-	mustCheck(t, table)
-	if _, ok := table.ByNonce([]byte("s1")); ok || table.Len() != 1 {
-		t.Error("the replaced session is still found")
-	}
-	if s, ok := table.ByNonce([]byte("other")); !ok || s.ID != 1 || s.Lease != api.MinLease {
-		t.Error("the new one is not found")
-	}
-}
-
 func TestEndLeavesTheNoncesOfOthers(t *testing.T) {
 	table := newTable(t, 1)
 	table.Put(&session.Session[string]{ID: 2, Nonce: []byte("s1"), Lease: api.MinLease})
@@ -217,37 +96,6 @@ func TestEndLeavesTheNoncesOfOthers(t *testing.T) {
 	mustCheck(t, table)
 	if s, ok := table.ByNonce([]byte("s1")); !ok || s.ID != 2 {
 		t.Error("the session that took over the nonce is not found by it")
-	}
-}
-
-func TestRaiseLease(t *testing.T) {
-	table := newTable(t, 1)
-	before, shown := table, dump(table)
-	for _, step := range []struct {
-		id         api.SessionID
-		lease      time.Duration
-		want       api.Code
-		afterwards time.Duration
-	}{
-		{1, 20 * time.Second, api.OK, 20 * time.Second},
-		{1, 15 * time.Second, api.OK, 20 * time.Second},
-		{1, -time.Second, api.OK, 20 * time.Second},
-		{1, api.MaxLease + 1, api.InvalidArgument, 20 * time.Second},
-		{1, api.MaxLease, api.OK, api.MaxLease},
-		{2, time.Second, api.SessionExpired, api.MaxLease},
-	} {
-		if got := api.CodeOf(table.RaiseLease(step.id, step.lease)); got != step.want {
-			t.Errorf("raise %v to %v: %v, want %v", step.id, step.lease, got, step.want)
-		}
-		if s, _ := table.Get(1); s.Lease != step.afterwards {
-			t.Errorf("after raising %v to %v the lease is %v, want %v", step.id, step.lease, s.Lease, step.afterwards)
-		}
-	}
-	if s, ok := table.ByNonce([]byte("s1")); !ok || s.Lease != api.MaxLease {
-		t.Error("the nonce leads to an old record")
-	}
-	if !reflect.DeepEqual(shown, dump(before)) {
-		t.Error("a copy of the table changed with it")
 	}
 }
 
@@ -301,7 +149,7 @@ func TestUnknownSession(t *testing.T) {
 // not open, changes nothing.
 func TestFinishKeepsTheFirstAnswer(t *testing.T) {
 	table := newTable(t, 1)
-	m := order{number: 2, highest: 2, outstanding: numbers{1, 2}, hash: 9}.mutation(1)
+	m := session.Mutation{Session: 1, Number: 2, HighestIssued: 2, Outstanding: numbers{1, 2}, Hash: 9}
 	play(&table, m, "first")
 	before := dump(table)
 	table.Finish(m, "second")

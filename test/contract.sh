@@ -220,7 +220,7 @@ ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls; ctl 2 put $'cafe\u0301' x;
 ctl 0 config current; out '^local$'
 CHUBBY_CELLS='main=127.0.0.1:7421' ctl 0 -v config current; out '^main$'; err 'only one that is configured'
 export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
-ctl 2 config use-cell man; err 'bar, local'
+ctl 2 config use-cell man; err 'bar, local'; ctl 2 config use-cell 'a b'; err "not a cell's name"; CHUBBY_DOMAIN=example.org ctl 0 config use-cell man
 ctl 0 config use-cell bar; out '^bar$'
 ctl 0 -v config current; out '^bar$'; err 'chosen by .*/chubbyctl.yaml'
 ctl 0 -o json config current; is .cell '"bar"'; fields out by
@@ -382,6 +382,7 @@ ctl 0 put /ls/local/d/guarded one
 ctl 0 put /ls/local/d/guarded two --if-sequencer "$sequencer"
 ctl 0 cp /ls/local/d/f /ls/local/d/guarded --if-sequencer "$sequencer"
 ctl 0 rm /ls/local/d/guarded --if-sequencer "$sequencer"
+ctl 1 put /ls/local/d/guarded new --if-sequencer "$sequencer"; err '--if-absent creates one'; ctl 1 put /ls/local/no/where new --if-absent --if-sequencer "$sequencer"; err 'mkdir -p /ls/local/no'
 ctl 0 put /ls/local/d/guarded new --if-absent --if-sequencer "$sequencer"; ctl 3 put /ls/local/d/guarded new --if-absent --if-sequencer "$sequencer"; err 'exists already'
 ctl 3 cp /ls/local/d/f /ls/local/d/guarded --if-absent --if-sequencer "$sequencer"; ctl 3 put /ls/local/d/guarded up --ephemeral --if-absent; ctl 0 rm /ls/local/d/guarded
 background ephemeral put /ls/local/d/guarded up --ephemeral --if-sequencer "$sequencer"; ephemeral=$pid
@@ -430,12 +431,12 @@ mapfile -t steps < <(for i in {1..65}; do printf -- '--if-absent\n/ls/local/d/no
 head -c 262144 /dev/zero >large; ctl 1 txn --put-file /ls/local/d/one=large; err 'more than 262144 bytes'; ctl 1 txn --put-file /ls/local/d/one=nosuch; err '--put-file: .*no such file'
 ctl 2 txn --put /ls/local/acl/everyone=; err 'not undo it'; ctl 0 txn --put /ls/local/acl/spare=ann --yes; ctl 0 txn --rm /ls/local/acl/spare --rm /ls/local/d/one --rm /ls/local/d/two --yes
 
-ctl 2 txn --put /ls/local/d/one=-; err 'nothing came from standard input'; ctl 1 stat /ls/local/d/one
+ctl 2 txn --put /ls/local/d/one=-; err 'nothing came from standard input'; ctl 2 txn --create-file /ls/local/d/one=-; ctl 1 stat /ls/local/d/one
 
 echo "== what cannot be written, or means nothing"
-full 1 help; err 'could not be written to standard output: .*no space left'; full 1 queue take --help; full 1 version; full 1 completion bash; full 1 sizing
+full 1 help; err 'could not be written to standard output: .*no space left'; full 1 config --help; full 1 queue take --help; full 1 version; full 1 -o json version; full 1 completion bash; full 1 sizing
 full 1 ls /ls/local; full 1 -o json ls /ls/local; full 1 -o json cell status; full 1 cell status; full 1 -o json whoami; full 1 -o yaml stat /ls/local; full 1 whoami; full 1 tree /ls/local
-full 2 queue; full 1 acquire /ls/local/unread; err 'given up: .*no space left'; full 1 queue put /ls/local/unread.q x; err 'is in the queue, but'
+full 2 queue; full 2 config; err 'needs one of the commands'; full 1 acquire /ls/local/unread; err 'given up: .*no space left'; full 1 queue put /ls/local/unread.q x; err 'is in the queue, but'
 unread 141 ls /ls/local; [ -s err ] && bad "  without a word" || ok "  without a word"; unread 141 help; unread 141 -o json cell status
 unread 1 acquire /ls/local/unread; err 'given up: .*broken pipe'; ctl 0 acquire /ls/local/unread --try -- true
 unread 1 -o json acquire /ls/local/unread --sequencer-file unread.seq; ctl 0 acquire /ls/local/unread --try -- true; [ -e unread.seq ] && bad "  and the file is gone" || ok "  and the file is gone"
@@ -460,13 +461,13 @@ echo "== sequencers"
 ctl 0 sequencer check "$sequencer"; ctl 0 -o json sequencer check "$sequencer"
 ctl 0 sequencer show "$sequencer"; out '/ls/local/held'
 ctl 0 -o json sequencer show "$sequencer"; fields out path mode token cell_id
-ctl 3 sequencer check nonsense; ctl 3 sequencer show nonsense; ctl 3 sequencer check ''; ctl 3 sequencer show ''
+ctl 3 sequencer check nonsense; out '^not valid: '; ctl 3 sequencer show nonsense; ctl 3 sequencer check ''; ctl 3 sequencer show ''
 
 echo "== sessions"
 ctl 0 session ls; out "$session"
 ctl 0 -o json session ls; fields out session principal host pid lease_s left_least_s left_most_s handles locks may_cache
 ctl 0 session show "$session"; out 'lease'
-ctl 0 -o json session show "$session"; fields out session host pid
+ctl 0 -o json session show "$session"; fields out session principal host pid lease_s left_least_s left_most_s handles locks locks_held
 ctl 2 session end "$session" --reason drill # without --yes it only says what it would do
 ctl 2 session end "$session" --yes
 
@@ -478,6 +479,7 @@ ends "$holder" 74 "the holder of a lock that was broken"
 ctl 3 sequencer check "$sequencer"
 ctl 0 touch /ls/local/d/guarded
 ctl 3 put /ls/local/d/guarded late --if-sequencer "$sequencer"; ctl 3 put /ls/local/d/guarded late --ephemeral --if-sequencer "$sequencer"; ctl 3 rm /ls/local/d/guarded --if-sequencer "$sequencer"
+ctl 3 put /ls/local/d/late late --if-absent --if-sequencer "$sequencer"; ctl 3 put /ls/local/d/late late --ephemeral --if-absent --if-sequencer "$sequencer"; ctl 3 cp /ls/local/d/f /ls/local/d/late --if-absent --if-sequencer "$sequencer"; ctl 1 cat /ls/local/d/late
 ctl 3 txn --if-sequencer "$sequencer" --put /ls/local/d/guarded=late; err '^chubbyctl: --if-sequencer: '
 ends "$waiter" 0 "the waiter has it"
 grep -q mine waiter.out && ok "  and its CMD ran" || bad "  and its CMD ran"
@@ -714,7 +716,7 @@ ctl 0 acl file cat private; out 'ann'
 ctl 0 acl set /ls/local/d/f --write private --read private
 ctl 77 --as bob put /ls/local/d/f no; err 'ann|bob|private|permi'
 ctl 77 -o json --as bob cat /ls/local/d/f; cp err out; is .error.code '"PermissionDenied"'
-ctl 77 --as bob txn --put /ls/local/d/bob=x --put /ls/local/d/f=no; err '^chubbyctl: --put: .*/ls/local/d/f: '; ctl 77 --as bob txn --if-exists /ls/local/d/f --put /ls/local/d/bob=x; ctl 1 stat /ls/local/d/bob
+ctl 77 --as bob txn --put /ls/local/d/bob=x --put /ls/local/d/f=no; err '^chubbyctl: --put: .*/ls/local/d/f: '; ctl 77 --as bob txn --if-exists /ls/local/d/f --put /ls/local/d/bob=x; err '^chubbyctl: --if-exists: '; ctl 1 stat /ls/local/d/bob
 ctl 0 --as ann cat /ls/local/d/f
 names=$("$bin/chubbyctl" --as ann -o json acl get /ls/local/d/f | jq .acl_generation)
 ctl 2 --as eve acl set /ls/local/d --change private; err 'does not admit you'
@@ -735,8 +737,9 @@ ctl 0 put /ls/local/acl/spare ann --yes; ctl 0 cp /ls/local/acl/private /ls/loca
 
 echo "== quotas"
 ctl 0 quota set --principal ann --nodes 1000 --bytes 1MiB --sessions 10 --handles 100 --waiters 10 --yes
-ctl 0 quota set --dir /ls/local/d --nodes 100 --bytes 1MiB
+ctl 0 -o json quota set --dir /ls/local/d --nodes 100 --bytes 1MiB; fields out principal path quota.nodes quota.bytes quota.sessions quota.handles quota.waiters
 ctl 0 quota ls; out 'ann'; ctl 0 -o json quota ls
+fields out principal path used.nodes used.bytes used.sessions used.handles used.waiters allowed.nodes allowed.bytes allowed.sessions allowed.handles allowed.waiters
 
 echo "== sizing, without a cell"
 ctl 0 sizing; out 'EACH REPLICA NEEDS'; out 'docs/sizing.md'

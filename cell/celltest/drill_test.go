@@ -109,7 +109,7 @@ func TestDeadMasterIsReplacedByWhoWasRefusedBefore(t *testing.T) {
 
 // However many notice that the master is dead, there is one election.
 func TestDeadMasterIsReplacedByOneElection(t *testing.T) {
-	for range 10 {
+	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			cl := celltest.Start(t, 5)
 			master := cl.Master()

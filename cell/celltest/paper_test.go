@@ -19,7 +19,7 @@ import (
 // refused.
 func TestLocalNamesTheCell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.Cell = "berlin" })
+		c := celltest.Start(t, 1, func(cfg *cell.Config) { cfg.Cell = "berlin" })
 		alias := dial(t, c, "alias")
 		put(t, alias.open(t, "/ls/local/file", 0), "written by the alias")
 
@@ -47,7 +47,7 @@ func TestLocalNamesTheCell(t *testing.T) {
 func TestEphemeralFileStaysWhileOpen(t *testing.T) {
 	const grace = 30 * time.Second // more than enough for the master to remove it
 	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 3)
+		c := celltest.Start(t, 1)
 		one, two, other := dial(t, c, "one"), dial(t, c, "two"), dial(t, c, "other")
 		options := client.OpenOptions{Read: true, Create: client.File, Ephemeral: true}
 		first := testbed.Must(one.Open(t.Context(), "/ls/local/presence", options))(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/session"
@@ -78,7 +79,7 @@ func TestStoppedPastItsLease(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("lock-delay %v, for %v", stop.delay, stop.pause), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := celltest.Start(t, 3)
+				c := celltest.Start(t, 1)
 				next := dial(t, c, "next")
 				sleepers, hosts := map[string]sleeper{}, []string{}
 				for _, w := range wakings() {
@@ -164,11 +165,14 @@ func TestStoppedForLess(t *testing.T) {
 	})
 }
 
+// calm has replicas stand for election as late as they may, so that heartbeats are few.
+func calm(cfg *cell.Config) { cfg.ElectionTimeout = cell.MaxElectionTimeout }
+
 // TestStoppedMaster: a master that is stopped until another is elected does not
 // serve when it resumes, and no client loses anything.
 func TestStoppedMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 3)
+		c := celltest.Start(t, 3, calm)
 		h := dial(t, c, "client")
 		file := h.open(t, "/ls/local/file", 0)
 		lock := acquire(t, file)
@@ -203,7 +207,7 @@ func contents(t *testing.T, h *client.Handle, want string) {
 // lock, lock-delay or cache. Only the "since" that people see follows it.
 func TestWallClockSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 3)
+		c := celltest.Start(t, 3, calm)
 		steady, next, other := dial(t, c, "steady"), dial(t, c, "next"), dial(t, c, "other")
 		file := steady.open(t, "/ls/local/file", api.DefaultLockDelay)
 		put(t, file, "as it was")
@@ -272,7 +276,7 @@ func passesOn(t *testing.T, c *celltest.Cell, holder *host, next *client.Handle,
 // early. A replica with a wrong clock ends no session.
 func TestJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 3)
+		c := celltest.Start(t, 3, calm)
 		steady, hasty, lost := dial(t, c, "steady"), dial(t, c, "hasty"), dial(t, c, "lost")
 		c.Jump("hasty", api.DefaultLease)
 		c.Jump("lost", api.DefaultLease+api.DefaultGrace)

@@ -34,11 +34,9 @@ type AllOptions struct {
 	// Try does not wait. If a lock is held or delayed, AcquireAll releases the others and returns LockHeld or
 	// LockDelayed (client.Handle.TryAcquire).
 	Try bool
-	// Quiet asks no holder to let go (client.Quiet). With Try it is for a single attempt.
-	Quiet bool
-	// Owner makes the request fail with Deadlock where waiting would never end (client.DetectDeadlock), among
-	// requests that name an owner.
-	Owner string
+	// Options are those of each request: client.Quiet, which with Try is for a single attempt, or
+	// client.DetectDeadlock.
+	Options []client.LockOption
 	// OnQueued is client.OnQueued, with the path of the lock that is waited for. It must not block.
 	OnQueued func(path string, q client.Queued)
 }
@@ -95,13 +93,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 }
 
 func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.LockMode) (*client.Lock, error) {
-	options := []client.LockOption{client.Reason(o.Reason)}
-	if o.Owner != "" {
-		options = append(options, client.DetectDeadlock(o.Owner))
-	}
-	if o.Quiet {
-		options = append(options, client.Quiet())
-	}
+	options := append([]client.LockOption{client.Reason(o.Reason)}, o.Options...)
 	//mutant: if false { //by TestAcquireAllTry of ./client/recipe
 	if o.Try {
 		return h.TryAcquire(ctx, mode, options...)

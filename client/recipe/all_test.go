@@ -70,9 +70,7 @@ func TestAcquireAll(t *testing.T) {
 			t.Errorf("%v", paths)
 		}
 		ctx := w.brief(5 * time.Second)
-		if _, err := AcquireAll(ctx, two, []string{"/ls/local/0", c}, AllOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.DeadlineExceeded) {
-			t.Errorf("until the deadline: %v", err)
-		}
+		wants(t, "until the deadline", second(AcquireAll(ctx, two, []string{"/ls/local/0", c}, AllOptions{LockDelay: api.DefaultLockDelay})), api.DeadlineExceeded)
 		w.Succeed()
 		ctx = w.brief(5 * time.Second)
 		shared := ok(AcquireAll(ctx, two, []string{"/ls/local/0"}, AllOptions{LockDelay: api.DefaultLockDelay, Shared: []string{b}}))(w)
@@ -88,9 +86,7 @@ func TestAcquireAll(t *testing.T) {
 		for name, paths := range map[string][]string{"none": nil, "twice": {a, b, a}} {
 			wants(t, name, second(AcquireAll(w.Ctx, one, paths, AllOptions{LockDelay: api.DefaultLockDelay})), api.InvalidArgument)
 		}
-		if _, err := AcquireAll(w.Ctx, one, []string{a, "/ls/elsewhere/b"}, AllOptions{LockDelay: api.DefaultLockDelay}); !errors.Is(err, api.WrongCell) {
-			t.Errorf("another cell: %v", err)
-		}
+		wants(t, "another cell", second(AcquireAll(w.Ctx, one, []string{a, "/ls/elsewhere/b"}, AllOptions{LockDelay: api.DefaultLockDelay})), api.WrongCell)
 		all = ok(AcquireAll(w.Ctx, two, []string{a, b, c}, AllOptions{LockDelay: api.DefaultLockDelay}))(w)
 		w.OK(one.BreakLock(w.Ctx, b, "a test", false))
 		select {
@@ -115,9 +111,7 @@ func TestAcquireAllLostOnTheWay(t *testing.T) {
 		}()
 		pass(time.Second)
 		w.OK(one.BreakLock(w.Ctx, "/ls/local/a", "a test", false))
-		if err := <-failed; !errors.Is(err, api.LockLost) {
-			t.Errorf("%v", err)
-		}
+		wants(t, "one was taken away", <-failed, api.LockLost)
 		w.OK(last.Release(w.Ctx))
 		again := ok(AcquireAll(w.Ctx, two, []string{"/ls/local/a", "/ls/local/z"}, AllOptions{LockDelay: api.DefaultLockDelay}))(w)
 		w.OK(again.Release(w.Ctx))
@@ -233,12 +227,13 @@ func TestAcquireAllWaits(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		one, two := w.Client("h1"), w.Client("h2")
 		const a, b = "/ls/local/a", "/ls/local/b"
-		first := ok(AcquireAll(w.Ctx, one, []string{a}, AllOptions{LockDelay: NoLockDelay, Owner: "job1"}))(w)
-		second := ok(AcquireAll(w.Ctx, two, []string{b}, AllOptions{LockDelay: NoLockDelay, Owner: "job2"}))(w)
+		job1, job2 := []client.LockOption{client.DetectDeadlock("job1")}, []client.LockOption{client.DetectDeadlock("job2")}
+		first := ok(AcquireAll(w.Ctx, one, []string{a}, AllOptions{LockDelay: NoLockDelay, Options: job1}))(w)
+		second := ok(AcquireAll(w.Ctx, two, []string{b}, AllOptions{LockDelay: NoLockDelay, Options: job2}))(w)
 		waits := make(chan string, 100)
 		done := make(chan error, 1)
 		go func() {
-			all, err := AcquireAll(w.Ctx, one, []string{"/ls/local/0", b}, AllOptions{LockDelay: NoLockDelay, Owner: "job1", OnQueued: func(path string, q client.Queued) { waits <- path }})
+			all, err := AcquireAll(w.Ctx, one, []string{"/ls/local/0", b}, AllOptions{LockDelay: NoLockDelay, Options: job1, OnQueued: func(path string, q client.Queued) { waits <- path }})
 			if err == nil {
 				err = all.Release(w.Ctx)
 			}
@@ -247,9 +242,8 @@ func TestAcquireAllWaits(t *testing.T) {
 		if path := <-waits; path != b {
 			t.Errorf("it waits for %s", path)
 		}
-		if _, err := AcquireAll(w.Ctx, two, []string{a}, AllOptions{LockDelay: NoLockDelay, Owner: "job2"}); !errors.Is(err, api.Deadlock) {
-			t.Errorf("each waits for the other: %v", err)
-		}
+		_, err := AcquireAll(w.Ctx, two, []string{a}, AllOptions{LockDelay: NoLockDelay, Options: job2})
+		wants(t, "each waits for the other", err, api.Deadlock)
 		w.OK(second.Release(w.Ctx))
 		w.OK(<-done)
 		w.OK(first.Release(w.Ctx))

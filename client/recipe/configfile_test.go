@@ -103,8 +103,7 @@ func TestWatchConfigWaits(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		c := w.Client("writer")
-		ctx := w.brief(10 * time.Second)
-		_, err := WatchConfig(ctx, w.ConfigOf("h1"), configPath, number, ConfigFileOptions[int]{})
+		_, err := WatchConfig(w.brief(10*time.Second), w.ConfigOf("h1"), configPath, number, ConfigFileOptions[int]{})
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, api.NotFound) {
 			t.Errorf("without a file: %v", err)
 		}

@@ -28,9 +28,8 @@ func TestRWLock(t *testing.T) {
 		second, err := a.RLock(w.Ctx) // another of the same client
 		w.OK(err)
 		third := ok(b.TryRLock(w.Ctx))(w)
-		if _, err := b.TryLock(w.Ctx); !errors.Is(err, api.LockHeld) {
-			t.Errorf("a writer beside readers: %v", err)
-		}
+		_, err = b.TryLock(w.Ctx)
+		wants(t, "a writer beside readers", err, api.LockHeld)
 		w.Succeed()
 		var mu sync.Mutex // guards order
 		var order []string
@@ -145,8 +144,7 @@ func TestTreeOfWhatComesAndGoes(t *testing.T) {
 		w.Slow("h1", 150*time.Millisecond)
 		cfg := w.ConfigOf("h1")
 		cfg.NoCache = true // nobody waits for the slow host
-		ctx := w.brief(30 * time.Second)
-		tree, err := WatchTree(ctx, cfg, treeDir, TreeOptions{})
+		tree, err := WatchTree(w.brief(30*time.Second), cfg, treeDir, TreeOptions{})
 		if err == nil {
 			fresh := false
 			for range 1000 {

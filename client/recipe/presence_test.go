@@ -90,15 +90,9 @@ func TestPresence(t *testing.T) {
 		if p.Context().Err() == nil || p.Update(w.Ctx, nil) == nil {
 			t.Error("an announcement is withdrawn, and goes on")
 		}
-		if _, err := Members(w.Ctx, operator, "/ls/local/nowhere"); !errors.Is(err, api.NotFound) {
-			t.Error(err)
-		}
-		if _, err := Announce(w.Ctx, a, "/ls/local/no/where", "a", nil); !errors.Is(err, api.NotFound) {
-			t.Error(err)
-		}
-		if _, err := Announce(w.Ctx, a, up, "a/b", nil); !errors.Is(err, api.InvalidArgument) {
-			t.Error(err)
-		}
+		wants(t, "Members", second(Members(w.Ctx, operator, "/ls/local/nowhere")), api.NotFound)
+		wants(t, "Announce", second(Announce(w.Ctx, a, "/ls/local/no/where", "a", nil)), api.NotFound)
+		wants(t, "Announce", second(Announce(w.Ctx, a, up, "a/b", nil)), api.InvalidArgument)
 	})
 }
 
@@ -117,9 +111,7 @@ func TestPresenceSessionLost(t *testing.T) {
 			t.Errorf("it has expired: %q", got)
 		}
 		<-p.Context().Done()
-		if err := context.Cause(p.Context()); !errors.Is(err, api.SessionExpired) {
-			t.Error(err)
-		}
+		wants(t, "Cause", context.Cause(p.Context()), api.SessionExpired)
 		w.OK(p.Withdraw(w.Ctx))
 		b := w.Client("b")
 		ok(Announce(w.Ctx, b, up, "b", []byte("1")))(w)
@@ -153,9 +145,7 @@ func TestPresenceTaken(t *testing.T) {
 			}
 		}
 		w.Put(a, up+"/y", "permanent")
-		if _, err := Announce(w.Ctx, b, up, "y", nil); !errors.Is(err, api.Exists) {
-			t.Error(err)
-		}
+		wants(t, "Announce", second(Announce(w.Ctx, b, up, "y", nil)), api.Exists)
 		ctx := w.brief(time.Second)
 		if _, err := Announce(ctx, b, up, "x", nil); !errors.Is(err, api.DeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
@@ -216,12 +206,8 @@ func TestNames(t *testing.T) {
 		expect("a fail-over", "")
 		w.Put(a, svc, " ")
 		expect("no address", "")
-		if _, err := Publish(w.Ctx, a, svc, Endpoint{}); !errors.Is(err, api.InvalidArgument) {
-			t.Error(err)
-		}
-		if _, err := Lookup(w.Ctx, a, "/ls/local/nowhere"); !errors.Is(err, api.NotFound) {
-			t.Error(err)
-		}
+		wants(t, "Publish", second(Publish(w.Ctx, a, svc, Endpoint{})), api.InvalidArgument)
+		wants(t, "Lookup", second(Lookup(w.Ctx, a, "/ls/local/nowhere")), api.NotFound)
 	})
 }
 

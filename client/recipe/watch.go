@@ -140,10 +140,8 @@ func gather(ctx context.Context, h *client.Handle) ([]api.Event, error) {
 
 // wait waits for some time, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

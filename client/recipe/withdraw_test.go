@@ -50,7 +50,7 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, func(w *world) {
+			inSmallWorld(t, func(w *world) {
 				p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
 				high, low := w.campaign("high", CampaignOptions{LockDelay: NoLockDelay, Priority: 10}), w.campaign("low", CampaignOptions{LockDelay: NoLockDelay})
 				pass(time.Second)
@@ -72,25 +72,6 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A primary whose context has ended before it resigns has resigned all the same, and is
-// no candidate any more.
-func TestResignLate(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		first := w.campaign("first", CampaignOptions{LockDelay: NoLockDelay})
-		p := w.primary(first)
-		over, cancel := context.WithCancel(w.Ctx)
-		cancel()
-		if err := p.Resign(over); err != nil || p.Context().Err() == nil {
-			t.Errorf("resigned: %v, %v", err, p.Context().Err())
-		}
-		if list, err := Members(w.Ctx, first.Client, candidatesOf(office)); err != nil || len(list) != 0 {
-			t.Errorf("%v %v", list, err)
-		}
-		w.primary(w.campaignOf(first.Client, "first", CampaignOptions{LockDelay: NoLockDelay}))
-	})
 }
 
 // Who gives up to wait for it has withdrawn all the same; and a file whose lock another holds goes with his
@@ -189,9 +170,7 @@ func TestCandidateAfterACrash(t *testing.T) {
 		w.Mkdir(crashed, candidatesOf(office))
 		ok(announce(w.Ctx, crashed, candidatesOf(office), "name", r, announceOptions{}))(w)
 		w.Cut("crashed")
-		if _, err := Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name"}); !errors.Is(err, api.Exists) {
-			t.Errorf("without the option: %v", err)
-		}
+		wants(t, "without the option", second(Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name"})), api.Exists)
 		p := ok(Campaign(w.Ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name", WaitForName: true}))(w)
 		w.OK(p.Resign(w.Ctx))
 	})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // A list whose text was lost in a pipe must not shut everybody out. The value "-" is standard
@@ -67,19 +65,6 @@ func TestAccessLists(t *testing.T) {
 	}
 	if list, err := listPath(&globals{}, "/ls/foo/acl/ops"); err != nil || list.Cell() != "foo" {
 		t.Errorf("a list of another cell: %v, %v", list, err)
-	}
-}
-
-func TestPrintACL(t *testing.T) {
-	stat := api.Stat{Path: api.MustParsePath("/ls/foo/a"), ACL: api.ACL{Read: "all", Write: "ops", Change: "root"}, ACLs: 3}
-	for output, want := range map[term.Format]string{
-		term.Text: "read            all\nwrite           ops\nchange          root\nacl generation  3\n",
-		term.JSON: `{"path":"/ls/foo/a","acl":{"read":"all","write":"ops","change":"root"},"acl_generation":3}` + "\n",
-	} {
-		var b bytes.Buffer
-		if err := printACL(output, &b, stat); err != nil || b.String() != want {
-			t.Errorf("%s: %v\n%s", output, err, b.String())
-		}
 	}
 }
 

@@ -64,6 +64,18 @@ func (o *acquireOptions) isQuiet() bool {
 	return o.giveWay || o.isOneTry()
 }
 
+// ofRequest returns the options of each request for a lock.
+func (o *acquireOptions) ofRequest() []client.LockOption {
+	options := []client.LockOption{client.Reason(o.reason)}
+	if o.owner != "" {
+		options = append(options, client.DetectDeadlock(o.owner))
+	}
+	if o.isQuiet() {
+		options = append(options, client.Quiet())
+	}
+	return options
+}
+
 // newGuardianCommand returns the hidden command with which acquire starts CMD's parent.
 func newGuardianCommand() *cobra.Command {
 	return &cobra.Command{
@@ -87,13 +99,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 		return nil, withAdvice(err, o.path, client.File)
 	}
 	return o.tryOrWait(ctx, 0, "no answer from the cell yet", func(ctx context.Context, w *lockWait) (*heldLock, error) {
-		acquire, options := h.TryAcquire, []client.LockOption{client.Reason(o.reason)}
-		if o.owner != "" {
-			options = append(options, client.DetectDeadlock(o.owner))
-		}
-		if o.isQuiet() {
-			options = append(options, client.Quiet())
-		}
+		acquire, options := h.TryAcquire, o.ofRequest()
 		if w != nil {
 			acquire, options = h.Acquire, append(options, client.OnQueued(w.queued))
 		}
@@ -116,7 +122,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 // acquireAll takes all locks, or none. If it has to wait, it says what for.
 func (o *acquireOptions) acquireAll(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	paths := term.Each(o.paths, api.Path.String)
-	options := recipe.AllOptions{LockDelay: o.recipeDelay(), Reason: o.reason, Owner: o.owner, Quiet: o.isQuiet()}
+	options := recipe.AllOptions{LockDelay: o.recipeDelay(), Options: o.ofRequest()}
 	if o.shared {
 		paths, options.Shared = nil, paths
 	}

@@ -43,24 +43,6 @@ func TestPutRefusesLargeValues(t *testing.T) {
 	}
 }
 
-func TestSequencerThatIsNone(t *testing.T) {
-	out, err := execute(t, nil, "sequencer", "check", "nonsense")
-	if exitCode(err) != exitMismatch || !strings.HasPrefix(out, "not valid: ") {
-		t.Errorf("check: exit code %d (%v), %q", exitCode(err), err, out)
-	}
-	if _, err := execute(t, nil, "sequencer", "show", "nonsense"); exitCode(err) != exitMismatch {
-		t.Errorf("show: exit code %d (%v)", exitCode(err), err)
-	}
-	const seq = "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"
-	out, err = execute(t, nil, "-o", "json", "sequencer", "show", seq)
-	if want := `{"path":"/ls/local/h","mode":"exclusive","token":42,"cell_id":"8d7d12148ef07c5c275c7061888f1e24"}`; err != nil || strings.TrimSpace(out) != want {
-		t.Errorf("show: %v, %s", err, out)
-	}
-	if _, err := execute(t, nil, "sequencer", "check", seq); exitCode(err) != exitUnavailable {
-		t.Errorf("check without a cell: exit code %d (%v): nothing is known of the sequencer", exitCode(err), err)
-	}
-}
-
 // By default CMD rides out an outage of about 11 seconds.
 func TestBudgetOfTheDefaults(t *testing.T) {
 	o := &workOptions{terms: tenure.Terms{LockDelay: api.DefaultLockDelay, KillAfter: defaultKillAfter}}

@@ -7,10 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -48,8 +46,7 @@ func benched(t *testing.T, text string) (fields benchFields) {
 func TestBench(t *testing.T) {
 	for name, w := range workloads() {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+			onStage(t, func(t *testing.T, s *stage) {
 				before := s.run("tree")
 				text := s.run("bench " + name + " --clients 3 --duration 2s --rate 10 -o json")
 				if strings.Contains(text, "[exit") || !strings.Contains(text, "Ctrl-C ends it early") {
@@ -80,10 +77,9 @@ func TestBench(t *testing.T) {
 
 // After Ctrl-C a bench prints the figures until then, and cleans up.
 func TestBenchInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 1)
+	onStage(t, func(t *testing.T, s *stage) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		s := &stage{t: t, cell: c, ctx: ctx}
+		s.ctx = ctx
 		var text string
 		s.beside.Go(func() { text = s.run("bench writes --rate 10 --duration 60s -o json") })
 		time.Sleep(3 * time.Second)
@@ -92,8 +88,8 @@ func TestBenchInterrupted(t *testing.T) {
 		if f := benched(t, text); !f.Interrupted || f.Operations[0].Count < 20 || f.Operations[0].Count > 35 || !strings.Contains(text, "[exit 130]") {
 			t.Errorf("it printed\n%s", text)
 		}
-		fresh := &stage{t: t, cell: c, ctx: t.Context()}
-		if left := fresh.run("ls"); left != "  acl/\n" {
+		s.ctx = t.Context()
+		if left := s.run("ls"); left != "  acl/\n" {
 			t.Errorf("it left something behind:\n%s", left)
 		}
 	})
@@ -112,12 +108,11 @@ func TestBenchWithoutCell(t *testing.T) {
 		"the time is up": {false, timeout + closeBound, "[exit 76]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := celltest.Start(t, 1)
+			onStage(t, func(t *testing.T, s *stage) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				s := &stage{t: t, cell: c, ctx: ctx}
-				time.AfterFunc(away, func() { c.Kill("r1") })
+				s.ctx = ctx
+				time.AfterFunc(away, func() { s.cell.Kill("r1") })
 				duration := ends
 				if one.interrupted {
 					duration = maxBenchDuration
@@ -149,17 +144,17 @@ func TestLatenciesForPeople(t *testing.T) {
 
 // Where the sessions could not be ended, the files that go with them are deleted.
 func TestBenchLeavesNothingAfterAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 1)
+	onStage(t, func(t *testing.T, s *stage) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		s := &stage{t: t, cell: c, ctx: ctx}
-		time.AfterFunc(3*time.Second, func() { c.Reset("client") })
+		s.ctx = ctx
+		time.AfterFunc(3*time.Second, func() { s.cell.Reset("client") })
 		time.AfterFunc(5*time.Second, func() { cancel(interrupted{os.Interrupt}) })
-		time.AfterFunc(11200*time.Millisecond, func() { c.Heal("client") })
+		time.AfterFunc(11200*time.Millisecond, func() { s.cell.Heal("client") })
 		text := s.run("bench writes --rate 10 --duration 60s")
 		time.Sleep(3 * time.Minute)
-		if left := (&stage{t: t, cell: c, ctx: t.Context()}).run("ls -R"); strings.Contains(left, "bench-") {
+		s.ctx = t.Context()
+		if left := s.run("ls -R"); strings.Contains(left, "bench-") {
 			t.Errorf("it left\n%s\nand said\n%s", left, text)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/supervise"
 	"github.com/chubbylock/chubby/internal/tenure"
 )
@@ -25,7 +26,7 @@ import (
 // TestMain makes this program the guardian of the tests' commands, too, and chubbyctl for tests that
 // need a process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "config", "queue", "hello"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "queue", "hello"}, os.Args[1]) {
 		os.Exit(runCommandLine())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {
@@ -133,24 +134,6 @@ func firstLine(t *testing.T, fifo string, f func()) {
 	})
 }
 
-// tell sends to what a test supervises, if anybody still listens.
-func tell(t *testing.T, changed chan<- struct{}) {
-	select {
-	case changed <- struct{}{}:
-	case <-t.Context().Done():
-	}
-}
-
-func TestCommandEndsByItself(t *testing.T) {
-	for script, want := range map[string]int{"exit 0": 0, "exit 9": 9, "kill -KILL $$": 137} {
-		o := supervising(t, "sh", "-c", script)
-		err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: &liveSession{}, Env: quickly()}, request{})
-		if got := exitCode(err); got != want {
-			t.Errorf("%s: exit code %d (%v), want %d", script, got, err, want)
-		}
-	}
-}
-
 func TestCommandEnvironment(t *testing.T) {
 	t.Setenv("CHUBBY_TOKEN", "of an outer acquire")
 	o := supervising(t, "sh", "-c", `[ "$CHUBBY_LOCK,$CHUBBY_SEQUENCER,$CHUBBY_TOKEN,$CHUBBY_SESSION" = /ls/foo/a,seq,7,s42 ]`)
@@ -195,23 +178,21 @@ func TestCommandWhenTimeRunsOut(t *testing.T) {
 // CMD gets a signal for jeopardy, and one for its end, if the user asked for them; neither stops it.
 func TestJeopardyAndSafeSignals(t *testing.T) {
 	fifo, warned := newFIFO(t), newFIFO(t)
-	session, changed := &liveSession{}, make(chan struct{})
+	session, news := &liveSession{}, tenure.NewNews()
 	session.left.Store(int64(time.Second))
 	becomes := func(left time.Duration) func() {
 		return func() {
 			session.left.Store(int64(left))
-			tell(t, changed)
+			news.Hear(client.StateChange{Heard: "the certificate has expired"})
 		}
 	}
 	firstLine(t, fifo, becomes(-1))
 	firstLine(t, warned, becomes(time.Second)) // CMD has handled the first: a shell may run the traps of two signals in either order
 	o := supervising(t, "sh", "-c", `trap 'echo >"$1"' USR1; trap 'exit 21' USR2; echo >"$0"; while :; do sleep 0.01; done`, fifo, warned)
 	o.terms.Jeopardy, o.terms.Safe = syscall.SIGUSR1, syscall.SIGUSR2
-	said, heard := "the certificate has expired", new(lastHeard)
-	heard.text.Store(&said)
 	var told bytes.Buffer
 	o.err = &told
-	err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: session, Env: quickly(), Changed: changed, Heard: heard}, request{})
+	err := o.supervise(tenure.Command{Lock: fakeLock{t.Context(), long}, Session: session, Env: quickly(), News: news}, request{})
 	if exitCode(err) != 21 {
 		t.Errorf("exit code %d (%v), want 21: CMD's own", exitCode(err), err)
 	}
@@ -224,24 +205,23 @@ func TestJeopardyAndSafeSignals(t *testing.T) {
 // might not end in time then.
 func TestSafeTooLate(t *testing.T) {
 	fifo := newFIFO(t)
-	session, changed := &liveSession{}, make(chan struct{})
+	session, news := &liveSession{}, tenure.NewNews()
 	session.left.Store(-1)
+	heard := func() { news.Hear(client.StateChange{Heard: "why"}) }
 	var ours expiry
 	firstLine(t, fifo, func() {
-		tell(t, changed) // CMD runs: jeopardy
+		heard() // CMD runs: jeopardy
 		ours.endsIn(2 * time.Second)
 	})
 	o := supervising(t, "sh", "-c", `trap 'exit 21' USR2; trap 'echo >"$1"; stopped=1' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo, newFIFO(t))
 	o.terms.KillAfter = time.Second
 	o.terms.Safe = syscall.SIGUSR2
-	said, heard := "why", new(lastHeard)
-	heard.text.Store(&said)
 	firstLine(t, o.argv[4], func() { // CMD was asked to end
 		session.left.Store(int64(time.Second))
-		tell(t, changed)
+		heard()
 	})
 	err := o.supervise(tenure.Command{
-		Lock: fakeLock{t.Context(), ours.left}, Session: session, Env: quickly(), Changed: changed, Heard: heard,
+		Lock: fakeLock{t.Context(), ours.left}, Session: session, Env: quickly(), News: news,
 	}, request{})
 	if exitCode(err) != exitLost || !strings.Contains(err.Error(), "ended with 137") || !strings.Contains(err.Error(), "could have it: why; CMD") {
 		t.Errorf("exit code %d (%v), want %d: killed, and not told that it is safe", exitCode(err), err, exitLost)

@@ -3,11 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/chubbylock/chubby/cell/celltest"
-	"github.com/chubbylock/chubby/client"
 )
 
 // offered returns what Tab offers for a half-written command line, without the explanations, and how it
@@ -27,8 +23,8 @@ func (s *stage) offered(line string) string {
 func TestCompletionOffers(t *testing.T) {
 	t.Setenv("CHUBBY_CELLS", "local=h:1;zoo=h:2")
 	t.Setenv("CHUBBY_SEQUENCER", "chubby1:mine")
-	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+	onStage(t, func(t *testing.T, s *stage) {
+		other := s.cell.Client("other")
 		s.run("mkdir /ls/local/dir")
 		s.run("put /ls/local/dir/file x")
 		s.run("put /ls/local/file x")
@@ -37,6 +33,7 @@ func TestCompletionOffers(t *testing.T) {
 			"cat dir/f":                          "dir/file :4",
 			"cat /dir/":                          "/dir/file :4",
 			"cat ''":                             "/ls/local/ /ls/zoo/ :6",
+			"session end ''":                     other.Session().String() + " :4",
 			"whoami ''":                          "local zoo :4",
 			"acl can ''":                         "read write lock delete create change :4",
 			"acl can lock /ls/local/d":           "/ls/local/dir/ :6",
@@ -86,10 +83,8 @@ func TestCompletionOffers(t *testing.T) {
 
 // If the cell does not answer, Tab takes a second or two.
 func TestCompletionDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := celltest.Start(t, 1)
-		s := &stage{t: t, cell: c, ctx: t.Context()}
-		c.Kill("r1")
+	onStage(t, func(t *testing.T, s *stage) {
+		s.cell.Kill("r1")
 		for _, line := range []string{"cat /ls/local/", "session show ''", "cell transfer --to ''", "acl file cat ''", "quota set --principal ''"} {
 			begun := time.Now()
 			if got := s.offered(line); got != ":4" {
@@ -98,21 +93,6 @@ func TestCompletionDoesNotWait(t *testing.T) {
 			if took := time.Since(begun); took > 2*completionBound {
 				t.Errorf("behind %q it took %v", line, took)
 			}
-		}
-	})
-}
-
-func TestSessionsAreOffered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 1)
-		s := &stage{t: t, cell: cell, ctx: t.Context()}
-		c, err := client.New(t.Context(), client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(t.Context())
-		if got, want := s.offered("session end ''"), c.Session().String()+" :4"; got != want {
-			t.Errorf("it offers %q, want %q", got, want)
 		}
 	})
 }

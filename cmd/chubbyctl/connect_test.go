@@ -180,27 +180,3 @@ func TestPathsInTheDefaultCell(t *testing.T) {
 		t.Errorf("a list of the default cell is %v, %v", list, err)
 	}
 }
-
-func TestUsableCells(t *testing.T) {
-	t.Setenv("CHUBBY_DOMAIN", "")
-	for _, c := range []struct {
-		cell       string
-		configured []string
-		fault      string
-	}{
-		{"main", nil, ""},
-		{"main", []string{"main", "other"}, ""},
-		{"local", []string{"main"}, ""},
-		{"man", []string{"main", "other"}, "main, other"},
-		{"a b", nil, "not a cell's name"},
-	} {
-		err := checkUsable(c.cell, c.configured)
-		if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
-			t.Errorf("use-cell %q with %v: %v, want %q", c.cell, c.configured, err, c.fault)
-		}
-	}
-	t.Setenv("CHUBBY_DOMAIN", "example.org")
-	if err := checkUsable("man", []string{"main"}); err != nil {
-		t.Errorf("a cell that DNS may know is refused: %v", err)
-	}
-}

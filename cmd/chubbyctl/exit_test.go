@@ -85,14 +85,6 @@ func TestInterruptIsTheCause(t *testing.T) {
 	}
 }
 
-func TestACommandsOwnExitCodeSaysNothing(t *testing.T) {
-	var out bytes.Buffer
-	(&globals{output: "text"}).printError(&out, &exitError{code: 3})
-	if out.Len() > 0 {
-		t.Errorf("printed %q", out.String())
-	}
-}
-
 func TestCodeNames(t *testing.T) {
 	for want, err := range map[string]error{
 		"InvalidArgument":  usagef("x"),

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -369,15 +368,4 @@ func exitWith(code int) error {
 		return nil
 	}
 	return &exitError{code: code}
-}
-
-// lastHeard is what replicas said when the cell stopped answering.
-type lastHeard struct{ text atomic.Pointer[string] }
-
-// String returns the text after a colon, or "".
-func (h *lastHeard) String() string {
-	if text := h.text.Load(); text != nil && *text != "" {
-		return ": " + *text
-	}
-	return ""
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,15 +72,5 @@ func TestLintJSON(t *testing.T) {
 	}
 	if f[1].Principal != "" || *f[1].Share != 0.95 || f[2].Session != "" || f[2].Principal != "batch" || *f[3].LeaseS != 2 {
 		t.Errorf("the others are %+v", f[1:])
-	}
-}
-
-func TestRulesOfLint(t *testing.T) {
-	got, err := misusesOf([]string{"polling", "handle-leak"})
-	if err != nil || !slices.Equal(got, []misuse.Kind{misuse.Polling, misuse.HandleLeak}) {
-		t.Errorf("%v, %v", got, err)
-	}
-	if _, err := misusesOf([]string{"nonsense"}); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "same-contents") {
-		t.Errorf("a rule that there is none of: %v", err)
 	}
 }

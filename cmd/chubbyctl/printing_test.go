@@ -63,29 +63,6 @@ func TestEveryAnswerIsWritten(t *testing.T) {
 	})
 }
 
-// unread is a pipe whose reader has gone.
-type unread struct{}
-
-func (unread) Write([]byte) (int, error) { return 0, syscall.EPIPE }
-
-// What holds something and cannot say so gives it back at once, and says that; a look ends without a word, as by SIGPIPE.
-func TestHoldingWithoutAReader(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		for _, line := range []string{"acquire a", "acquire a -o json", "elect a --value x", "semaphore sem --slots 1", "members join up", "put eph x --ephemeral -o json"} {
-			said, err := s.answer(unread{}, line)
-			if !errors.Is(err, syscall.EPIPE) || exitCode(err) != exitFailed || !strings.Contains(said, "broken pipe") {
-				t.Errorf("chubbyctl %s: %v (exit code %d); it says %q", line, err, exitCode(err), said)
-			}
-			if got := s.run("locks") + s.run("session ls -o json"); strings.Contains(got, "exclusive") || strings.Contains(got, `"session"`) {
-				t.Errorf("after chubbyctl %s there is\n%s", line, got)
-			}
-		}
-		if said, err := s.answer(unread{}, "ls"); exitCode(err) != exitBySignal+int(syscall.SIGPIPE) || said != "" {
-			t.Errorf("ls: %v; it says %q", err, said)
-		}
-	})
-}
-
 // After an error nothing is done for the paths behind it, and they are named.
 func TestSeveralPaths(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {

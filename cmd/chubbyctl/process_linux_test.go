@@ -39,28 +39,6 @@ func TestSignalWhileNobodyReadsOutput(t *testing.T) {
 	}
 }
 
-// What cannot be written is a failure, with a message, also of help, which cobra writes without an error.
-func TestAnswerOnAFullDisk(t *testing.T) {
-	for _, line := range []string{"help", "config --help", "config", "version", "version -o json", "completion zsh"} {
-		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer full.Close()
-		var said bytes.Buffer
-		cmd := exec.Command(os.Args[0], strings.Fields(line)...)
-		cmd.Stdout, cmd.Stderr, cmd.Env = full, &said, quickly()
-		_ = cmd.Run() // its exit code is looked at
-		want, text := exitFailed, "the answer could not be written"
-		if line == "config" {
-			want, text = exitUsage, "needs one of the commands"
-		}
-		if got := cmd.ProcessState.ExitCode(); got != want || strings.Count(said.String(), text) != 1 || strings.Count(said.String(), "\n") != 1 {
-			t.Errorf("chubbyctl %s ended with %d, want %d, and said %q", line, got, want, said.String())
-		}
-	}
-}
-
 // A chubbyctl whose reader has gone ends by itself, in order, without a word, and with the exit code of an end by SIGPIPE.
 func TestReaderThatHasGone(t *testing.T) {
 	for _, line := range []string{"completion bash", "help", "version -o json"} {

@@ -91,15 +91,4 @@ holds      /ls/foo/deploy
 	if b.String() != want {
 		t.Errorf("printed\n%s", b.String())
 	}
-	for want, held := range map[string][]string{`"locks_held":["/ls/foo/deploy"]`: {"/ls/foo/deploy"}, `"locks_held":[]`: {}} {
-		b.Reset()
-		s.held = held
-		if err := printSession("json", &b, s); err != nil {
-			t.Fatal(err)
-		}
-		mustHave(t, b.Bytes(), "session principal host pid lease_s left_least_s left_most_s handles locks locks_held")
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%s lacks %s", b.String(), want)
-		}
-	}
 }

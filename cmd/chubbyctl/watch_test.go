@@ -180,15 +180,6 @@ func TestHookNeverLacksContents(t *testing.T) {
 	}
 }
 
-func TestWatchEnds(t *testing.T) {
-	var out bytes.Buffer
-	o := watching(&out)
-	o.count = 2
-	if err := hear(t.Context(), o, changing(), errNoMore, everyKind()...); err != nil || strings.Count(out.String(), "\n") != 2 {
-		t.Errorf("after two events: %v, printed\n%s", err, out.String())
-	}
-}
-
 // A watch for which no events can come says so.
 func TestWatchBegins(t *testing.T) {
 	for _, c := range []struct {

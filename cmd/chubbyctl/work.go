@@ -207,17 +207,9 @@ func (o *workOptions) validate() error {
 // runOnce takes the lock once, and runs the command or holds the lock. asked ends when a signal requests the
 // end.
 func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
-	changed := make(chan struct{}, 1)
-	heard := new(lastHeard)
+	news := tenure.NewNews()
 	cfg := o.config(o.path.Cell())
-	cfg.Lease = o.lease
-	cfg.OnState = func(change client.StateChange) {
-		heard.text.Store(&change.Heard)
-		select {
-		case changed <- struct{}{}:
-		default: // the receiver reads the state when it receives, so one is enough
-		}
-	}
+	cfg.Lease, cfg.OnState = o.lease, news.Hear
 	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
 	if o.begun == nil {
@@ -270,7 +262,7 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		return cause // an interrupt came when the lock was just granted
 	}
 	err = o.supervise(tenure.Command{
-		Name: t.String(), Lock: t.lock, Session: c, Env: t.environment(c.Session()), Changed: changed, Heard: heard,
+		Name: t.String(), Lock: t.lock, Session: c, Env: t.environment(c.Session()), News: news,
 	}, t.request)
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,10 +22,7 @@ func certsIn(t *testing.T) (dir, configuration string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "certs")
 	for _, args := range [][]string{{"init"}, {"server", "r1", "--cell", "main", "--host", "h1,10.0.0.5"}, {"client", "spiffe://example.org/billing"}} {
-		out, _, err := output(t, append(append([]string{"certs"}, args...), "--dir", dir)...)
-		if err != nil {
-			t.Fatal(args, err)
-		}
+		out := ran(t, append(append([]string{"certs"}, args...), "--dir", dir)...)
 		if _, lines, found := strings.Cut(out, "\n\n"); found {
 			configuration = lines
 		}
@@ -32,7 +30,7 @@ func certsIn(t *testing.T) (dir, configuration string) {
 	return dir, configuration
 }
 
-// What certs makes is what a replica and a client need, and the lines that it prints are a configuration.
+// certs makes all that a replica and a client need, and prints the lines of a configuration.
 func TestCertsMakesAWorkingSet(t *testing.T) {
 	dir, configuration := certsIn(t)
 	file := fileWith(t, "cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\n"+strings.ReplaceAll(configuration, "  ", ""))
@@ -97,47 +95,43 @@ func strangersCertificate(t *testing.T) string {
 	return filepath.Join(dir, "client-billing.crt")
 }
 
-// What is revoked is in the list of its authority, with what was revoked before.
+// A revoked certificate is in the list of its authority, with all that were revoked before, in any list of the file.
 func TestCertsRevoke(t *testing.T) {
 	dir, _ := certsIn(t)
-	if _, _, err := output(t, "certs", "client", "second", "--dir", dir); err != nil {
-		t.Fatal(err)
-	}
-	list := filepath.Join(dir, "ca.crl")
-	counts := func(name string) bool {
+	file := func(name string) string { return filepath.Join(dir, name) }
+	pair := func(name string) certs.Pair { return must(certs.ReadPair(file(name+".crt"), file(name+".key")))(t) }
+	revoke := func(name, list string) {
 		t.Helper()
-		s := must(certs.Open(certs.Files{CA: filepath.Join(dir, "ca.crt"), CRL: list}))(t)
-		pair, err := certs.ReadPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
-		if err != nil {
-			t.Fatal(err)
+		if _, err := os.Stat(file(list)); name != "client-second" && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal("a list is there before:", err)
 		}
-		_, err = s.Check([]*x509.Certificate{pair.Cert}, x509.ExtKeyUsageAny)
-		return err == nil
-	}
-	for i, name := range []string{"client-billing", "client-second"} {
-		if _, err := os.Stat(list); (err == nil) != (i > 0) || err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.Fatal(err)
-		}
-		if i > 0 && !counts(name) {
-			t.Errorf("%s counts before it is revoked: no", name)
-		}
-		if out, _, err := output(t, "certs", "revoke", filepath.Join(dir, name+".crt"), "--dir", dir); err != nil || !strings.Contains(out, list) {
-			t.Fatal(out, err)
-		}
-		if counts(name) {
-			t.Errorf("%s counts", name)
+		if out := ran(t, "certs", "revoke", file(name+".crt"), "--dir", dir); !strings.Contains(out, file(list)) {
+			t.Error(out)
 		}
 	}
-	if counts("client-billing") {
-		t.Error("the first counts again")
+	count := func(want ...string) {
+		t.Helper()
+		s := must(certs.Open(certs.Files{CA: file("ca.crt"), CRL: file("ca.crl")}))(t)
+		for _, name := range []string{"client-billing", "client-mallory", "client-second"} {
+			_, err := s.Check([]*x509.Certificate{pair(name).Cert}, x509.ExtKeyUsageAny)
+			if (err == nil) != slices.Contains(want, name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
-	if _, _, err := output(t, "certs", "revoke", filepath.Join(dir, "replica-r1.crt"), "--dir", dir); err != nil {
-		t.Fatal(err)
-	}
-	report(t, errOf(os.Stat(filepath.Join(dir, "replica-ca.crl"))))
+	ran(t, "certs", "client", "mallory", "--dir", dir)
+	ran(t, "certs", "client", "second", "--dir", dir)
+	revoke("client-billing", "ca.crl")
+	count("client-mallory", "client-second")
+	another := pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: must(pair("ca").Revoke(nil, pair("client-mallory").Cert))(t)})
+	noErr(t, os.WriteFile(file("ca.crl"), append(must(os.ReadFile(file("ca.crl")))(t), another...), 0o600))
+	count("client-second")
+	revoke("client-second", "ca.crl")
+	count()
+	revoke("replica-r1", "replica-ca.crl")
 }
 
-// serve wants certificates, or to be told that there are none; not both.
+// serve wants certificates, or insecure: true; not both.
 func TestServeNeedsCertificatesOrInsecure(t *testing.T) {
 	for name, c := range map[string]struct {
 		lines string
@@ -165,17 +159,12 @@ func TestServeNeedsCertificatesOrInsecure(t *testing.T) {
 func TestCertsMakesTokens(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "certs")
 	for _, principal := range []string{"billing", "spiffe://example.org/cart"} {
-		out, _, err := output(t, "certs", "token", principal, "--dir", dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := ran(t, "certs", "token", principal, "--dir", dir)
 		_, lines, _ := strings.Cut(out, "\n\n")
 		var printed map[string]string
 		noErr(t, yaml.Unmarshal([]byte(lines), &printed))
-		store, err := tokens.Open(t.Context(), tokens.Config{Keys: printed["token-keys"], Issuer: printed["token-issuer"], Audience: printed["token-audience"]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := tokens.Config{Keys: printed["token-keys"], Issuer: printed["token-issuer"], Audience: printed["token-audience"]}
+		store := must(tokens.Open(t.Context(), cfg))(t)
 		name := filepath.Join(dir, strings.ReplaceAll(principal, "/", "_")+".token")
 		raw := must(tokens.ReadFile(name))(t)
 		if token, err := store.Verify(t.Context(), raw); err != nil || token.Principal != principal {
@@ -192,51 +181,11 @@ func TestCertsMakesTokens(t *testing.T) {
 	}
 }
 
-// What was revoked in any list of the file stays so when one more certificate is revoked.
-func TestCertsRevokeKeepsOtherLists(t *testing.T) {
-	dir, _ := certsIn(t)
-	file := func(n string) string { return filepath.Join(dir, n) }
-	ca := must(certs.ReadPair(file("ca.crt"), file("ca.key")))(t)
-	revoked := func(p certs.Pair) bool {
-		s, err := certs.Open(certs.Files{CA: file("ca.crt"), CRL: file("ca.crl")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = s.Check([]*x509.Certificate{p.Cert}, x509.ExtKeyUsageClientAuth)
-		return err != nil
-	}
-	var text []byte
-	var pairs []certs.Pair
-	for _, name := range []string{"alice", "mallory"} {
-		if _, _, err := output(t, "certs", "client", name, "--dir", dir); err != nil {
-			t.Fatal(err)
-		}
-		p := must(certs.ReadPair(file("client-"+name+".crt"), file("client-"+name+".key")))(t)
-		der := must(ca.Revoke(nil, p.Cert))(t)
-		pairs = append(pairs, p)
-		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})...)
-	}
-	noErr(t, os.WriteFile(file("ca.crl"), text, 0o600)) // "one list or more"
-	if !revoked(pairs[0]) || !revoked(pairs[1]) {
-		t.Fatal("not revoked")
-	}
-	if _, _, err := output(t, "certs", "revoke", file("client-billing.crt"), "--dir", dir); err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range []string{"alice", "mallory"} {
-		if !revoked(pairs[i]) {
-			t.Errorf("to revoke billing has taken back the revocation of %s", name)
-		}
-	}
-}
-
 // Nothing is revoked in a file of which a part cannot be read: what that has revoked would count again.
 func TestCertsRevokeRefusesTornLists(t *testing.T) {
 	dir, _ := certsIn(t)
 	list, cert := filepath.Join(dir, "ca.crl"), filepath.Join(dir, "client-billing.crt")
-	if _, _, err := output(t, "certs", "revoke", cert, "--dir", dir); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, "certs", "revoke", cert, "--dir", dir)
 	one := must(os.ReadFile(list))(t)
 	torn := string(one) + string(one[:len(one)-30])
 	noErr(t, os.WriteFile(list, []byte(torn), 0o600))
@@ -248,7 +197,7 @@ func TestCertsRevokeRefusesTornLists(t *testing.T) {
 	}
 }
 
-// What is wrong with the files of certificates is told before a replica is started with them, where they are.
+// config show finds faults of the files of certificates before a replica is started with them.
 func TestConfigShowReadsTheCertificates(t *testing.T) {
 	dir, configuration := certsIn(t)
 	lines := "cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\noperators: ops\n" + strings.ReplaceAll(configuration, "  ", "")

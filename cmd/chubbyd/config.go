@@ -104,12 +104,7 @@ read, as on another machine.`,
 			return err
 		},
 	}
-	o.addFlags(cmd.Flags())
-	for _, k := range keys() {
-		if len(k.words) > 0 {
-			completeFlag(cmd, k.name, k.words...)
-		}
-	}
+	o.addFlags(cmd)
 	if err := cmd.Flags().MarkHidden("restore-access"); err != nil { // for one start, not for the configuration
 		panic(err) // addFlags has defined it
 	}

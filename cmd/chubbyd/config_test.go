@@ -25,11 +25,16 @@ func output(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	return out.String(), complaints.String(), err
 }
 
+// ran runs the command, which must succeed, and returns what it wrote to its standard output.
+func ran(t *testing.T, args ...string) string {
+	t.Helper()
+	out, _, err := output(t, args...)
+	noErr(t, err, args)
+	return out
+}
+
 func TestExampleIsCompleteAndPasses(t *testing.T) {
-	example, _, err := output(t, "config", "example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := ran(t, "config", "example")
 	for _, k := range keys() {
 		if !strings.Contains("\n"+example, "\n"+k.name+":") {
 			t.Errorf("the example does not set %s", k.name)
@@ -120,12 +125,10 @@ func TestFlagBeatsVariableBeatsFile(t *testing.T) {
 	t.Setenv("CHUBBYD_DATA", "fromenv")
 	t.Setenv("CHUBBYD_LOG_LEVEL", "warn")
 	t.Setenv("CHUBBYD_STOP_TIMEOUT", "3s")
-	cmd := newServeCommand()
 	var o serveOptions
-	cmd.ResetFlags()
-	o.addFlags(cmd.Flags())
-	noErr(t, cmd.ParseFlags([]string{"--log-level", "error", "--insecure-principals"}))
-	s := must(o.loadSettings())(t)
+	noErr(t, newServeCommandOf(&o).ParseFlags([]string{"--log-level", "error", "--insecure-principals"}))
+	s := must(o.collect())(t)
+	noErr(t, errorOf(s.validate()))
 	got := []string{s.replica.Cell, s.replica.Data, s.logLevel.String(), s.stop.String()}
 	want := []string{"fromfile", "fromenv", "ERROR", "3s"}
 	for i := range want {
@@ -213,7 +216,7 @@ func FuzzReadYAML(f *testing.F) {
 	})
 }
 
-// What serve would refuse is a problem of the configuration already: check finds it.
+// check finds all that serve would refuse.
 func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 	member := func(id, client, raft string) string { return id + "=" + client + "," + raft }
 	for what, test := range map[string]struct{ key, text, problem string }{
@@ -239,14 +242,11 @@ func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 	}
 }
 
-// What show prints says where each value comes from, and is a configuration that says the same.
+// show prints where each value comes from, and a configuration that says the same.
 func TestConfigShow(t *testing.T) {
 	file := fileWith(t, "cell: main\nid: r1\nlog-level: warn\ninsecure: true\nmembers:\n  - {id: r1, client: h1:7421, raft: h1:7431, http: h1:7441}\n  - {id: r2, client: h2:7421, raft: h2:7431}\n")
 	t.Setenv("CHUBBYD_LOG_FORMAT", "json")
-	shown, _, err := output(t, "config", "show", "--config", file, "--data", "/srv/chubby", "--log-level", "error")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown := ran(t, "config", "show", "--config", file, "--data", "/srv/chubby", "--log-level", "error")
 	for key, want := range map[string]string{
 		"cell": `main +# .*chubbyd.yaml:1:7`, "log-level": "error +# --log-level", "log-format": "json +# CHUBBYD_LOG_FORMAT", "data": "/srv/chubby +# --data",
 		"members": `r1=h1:7421,h1:7431,h1:7441;r2=h2:7421,h2:7431 +# .*chubbyd.yaml:5:1`, "log-store": "wal +# default", "insecure": `"?true"? +# .*:4:11`,
@@ -295,6 +295,16 @@ func fileWith(t testing.TB, text string) string {
 	name := filepath.Join(t.TempDir(), "chubbyd.yaml")
 	noErr(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
+}
+
+// draftWith returns a draft with these settings.
+func draftWith(texts map[string]string) *draft {
+	d := newDraft("test")
+	for name, text := range texts {
+		k, _ := d.find(name)
+		d.set(k, text, place{source: "--" + name})
+	}
+	return d
 }
 
 // errOf returns the error of a call alone.

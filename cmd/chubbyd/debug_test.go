@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/internal/tokens"
-	"github.com/spf13/pflag"
 )
 
 // The last lines are kept, whole, and no more than their bound, however many there were.
@@ -25,19 +24,12 @@ func TestTailKeepsLastLines(t *testing.T) {
 	}
 }
 
-// What is shown for a report has each key, and no part of a URL that may be a secret.
+// A report shows each key, and no part of a URL that may be a secret.
 func TestShownHasNoSecrets(t *testing.T) {
-	d := newDraft("flags and environment")
-	for name, text := range map[string]string{
+	d := draftWith(map[string]string{
 		"token-keys": "https://user:hunter2@keys.example/jwks?tenant=hunter3", "backup-to": "s3://bucket/prefix?endpoint=https://host.example&region=hunter4",
 		"trace-endpoint": "https://hunter5:hunter6@spans.example:4317", "tls-key": "/etc/chubby/server.key", "cell": "main",
-	} {
-		for _, k := range d.keys {
-			if k.name == name {
-				d.set(k, text, place{source: "flags and environment"})
-			}
-		}
-	}
+	})
 	shown := string(d.shown())
 	if strings.Contains(shown, "hunter") {
 		t.Errorf("it shows a secret:\n%s", shown)
@@ -76,20 +68,13 @@ func TestWithoutSecrets(t *testing.T) {
 	}
 }
 
-// What a replica really logs of keys that it cannot read has the URL as package net/http writes it: with *** in place of the password. What is
-// before that may be the secret, as where a token is the user.
+// A replica that cannot read its keys logs the URL as package net/http writes it: with *** in place of the password. The user
+// before that may be the secret, for example a token.
 func TestDebugHidesUsersOfURLs(t *testing.T) {
 	const jwks = "https://hunter2:x-oauth-basic@127.0.0.1:1/jwks"
-	d := newDraft("flags and environment")
-	for _, k := range d.keys {
-		if k.name == "token-keys" {
-			d.set(k, jwks, place{source: "flags and environment"})
-		}
-	}
+	d := draftWith(map[string]string{"token-keys": jwks})
 	store, err := tokens.Open(t.Context(), tokens.Config{Keys: jwks, Issuer: "i", Audience: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	_, err = store.Refresh(t.Context())
 	var said tail
 	newLogger(&said, d.settings, slog.LevelInfo).Error("the keys of tokens cannot be read", "error", err)
@@ -108,7 +93,7 @@ func TestDebugHidesWhatWasReadAgain(t *testing.T) {
 	}
 	write("https://user:old@keys.example/jwks")
 	o := new(serveOptions)
-	o.addFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	newServeCommandOf(o)
 	o.config = file
 	d := must(o.collect())(t)
 	var said tail

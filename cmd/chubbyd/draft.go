@@ -71,9 +71,9 @@ func (d *draft) set(k key, text string, at place) {
 
 // validate checks the settings together, after all sources, and returns all problems by place.
 func (d *draft) validate() []problem {
-	for _, name := range requiredKeys() {
-		if _, ok := d.at[name]; !ok {
-			d.addProblem(d.main, "%s is missing; see 'chubbyd config example'", name)
+	for _, k := range d.keys {
+		if _, ok := d.at[k.name]; !ok && k.initial == "" {
+			d.addProblem(d.main, "%s is missing; see 'chubbyd config example'", k.name)
 		}
 	}
 	d.validateMembers()
@@ -179,8 +179,8 @@ func (s *settings) placeListen() {
 	}
 }
 
-// onLoopback reports whether an address is written as a loopback one. What a name resolves to here does not
-// count: it may be the host's own (see cell.Config.Listen).
+// onLoopback reports whether an address is written as a loopback one. A name that resolves to one does not count:
+// it may be the host's own (see cell.Config.Listen).
 func onLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())

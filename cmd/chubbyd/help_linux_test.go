@@ -33,9 +33,7 @@ func TestReaderThatHasGone(t *testing.T) {
 	}
 	for _, line := range []string{"help", "version", "config example", "config check " + example, "config show --config " + example, "completion bash", "certs --help"} {
 		unread, out, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		unread.Close()
 		var said bytes.Buffer
 		cmd := exec.Command(os.Args[0], strings.Fields(line)...)

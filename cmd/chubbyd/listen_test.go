@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -13,13 +14,16 @@ import (
 )
 
 func TestListenAndAdvertise(t *testing.T) {
+	host := cell.Addresses{Client: "0.0.0.0:7421", Raft: "0.0.0.0:7431"}
+	withHTTP := host
+	withHTTP.HTTP = "0.0.0.0:7441"
 	for _, c := range []struct {
-		listen, advertise string
-		want              cell.Addresses
-		problem           string
+		listen, advertise, http string // http is that of the member
+		want                    cell.Addresses
+		problem                 string
 	}{
 		{listen: "auto", advertise: "auto"},
-		{listen: "0.0.0.0", advertise: "lb.example.org:443", want: cell.Addresses{Client: "0.0.0.0:7421", Raft: "0.0.0.0:7431"}},
+		{listen: "0.0.0.0", advertise: "lb.example.org:443", want: host},
 		{listen: "[::1]", want: cell.Addresses{Client: "[::1]:7421", Raft: "[::1]:7431"}},
 		{listen: ":1,127.0.0.1:2,:3", want: cell.Addresses{Client: ":1", Raft: "127.0.0.1:2", HTTP: ":3"}},
 		{listen: ":1,:2", want: cell.Addresses{Client: ":1", Raft: ":2"}},
@@ -28,21 +32,18 @@ func TestListenAndAdvertise(t *testing.T) {
 		{listen: ":1,:2,:3,:4", problem: "4 addresses"},
 		{listen: "", problem: "is empty"},
 		{listen: "auto", advertise: "0.0.0.0:7421", problem: "others must be able to reach"},
+		// An http port that is written for the loopback interface stays at the address of its member.
+		{listen: "0.0.0.0", http: ",127.0.0.1:7441", want: host},
+		{listen: "0.0.0.0", http: ",127.0.1.1:7441", want: host},
+		{listen: "0.0.0.0", http: ",[::1]:7441", want: host},
+		{listen: "0.0.0.0", http: ",localhost:7441", want: host},
+		{listen: "0.0.0.0", http: ",h1:7441", want: withHTTP},
+		{listen: "0.0.0.0", http: ",10.0.0.5:7441", want: withHTTP},
 	} {
-		d := newDraft("test")
-		set := func(name, text string) {
-			k, _ := d.find(name)
-			d.set(k, text, place{source: "--" + name})
-		}
-		set("listen", c.listen)
-		if c.advertise != "" {
-			set("advertise", c.advertise)
-		}
-		set("cell", "c")
-		set("data", "d")
-		set("insecure", "true")
-		set("id", "r1")
-		set("members", "r1=h1:7421,h1:7431")
+		d := draftWith(map[string]string{
+			"listen": c.listen, "advertise": cmp.Or(c.advertise, auto), "cell": "c", "data": "d", "insecure": "true",
+			"id": "r1", "members": "r1=h1:7421,h1:7431" + c.http,
+		})
 		err := errorOf(d.validate())
 		switch {
 		case c.problem != "":
@@ -55,32 +56,6 @@ func TestListenAndAdvertise(t *testing.T) {
 			t.Errorf("%+v: listens on %+v", c, d.replica.Listen)
 		case c.advertise != "" && c.advertise != auto && d.replica.Advertise != c.advertise:
 			t.Errorf("%+v: advertises %q", c, d.replica.Advertise)
-		}
-	}
-}
-
-// A host to listen on opens no http port that is written for the loopback interface, or for none.
-func TestListenHostOpensNoHTTPPort(t *testing.T) {
-	for http, want := range map[string]string{
-		"":                "", // there is no http port
-		",127.0.0.1:7441": "", // it stays at the address of its member
-		",127.0.1.1:7441": "",
-		",[::1]:7441":     "",
-		",localhost:7441": "",
-		",h1:7441":        "0.0.0.0:7441",
-		",10.0.0.5:7441":  "0.0.0.0:7441",
-	} {
-		d := newDraft("test")
-		for name, text := range map[string]string{
-			"listen": "0.0.0.0", "cell": "c", "data": "d", "insecure": "true", "id": "r1", "members": "r1=h1:7421,h1:7431" + http,
-		} {
-			k, _ := d.find(name)
-			d.set(k, text, place{source: "--" + name})
-		}
-		if err := errorOf(d.validate()); err != nil {
-			t.Errorf("%q: %v", http, err)
-		} else if got := d.replica.Listen; got != (cell.Addresses{Client: "0.0.0.0:7421", Raft: "0.0.0.0:7431", HTTP: want}) {
-			t.Errorf("with %q for http it listens on %+v", http, got)
 		}
 	}
 }

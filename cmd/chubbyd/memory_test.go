@@ -107,7 +107,7 @@ func TestMemoryOfControlGroups(t *testing.T) {
 	}
 }
 
-// What a cell may hold leaves a replica room for it twice, and for itself; where nothing says how much memory there is, there is no bound.
+// The limit of a cell leaves a replica room for its contents twice, and for itself. With an unknown memory there is no limit.
 func TestContentsBound(t *testing.T) {
 	for memory, want := range map[int64]int{math.MaxInt64: 0, 1 << 30: 409, 921 << 20: 368, 16 << 30: 6553, 1 << 20: 1} {
 		if got := contentsBound(memory); got != want {

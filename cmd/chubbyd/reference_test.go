@@ -19,7 +19,7 @@ import (
 // A key's default is one of its values, and setting it changes nothing.
 func TestDefaultsAreValues(t *testing.T) {
 	for i, k := range keys() {
-		if required := slices.Contains(requiredKeys(), k.name); required != (k.initial == "") {
+		if required := slices.Contains([]string{"cell", "id", "members", "data"}, k.name); required != (k.initial == "") {
 			t.Errorf("%s is required: %v; and has no default: %v", k.name, required, k.initial == "")
 			continue
 		} else if required {
@@ -41,20 +41,21 @@ func TestDefaultsAreValues(t *testing.T) {
 	}
 }
 
+// eachCommand calls f with a command and all below it.
+func eachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, child := range cmd.Commands() {
+		eachCommand(child, f)
+	}
+}
+
 func reference() []byte {
 	var b bytes.Buffer
 	root := newRootCommand()
 	fmt.Fprintf(&b, "<!-- Made of the commands' own help and of the configuration's keys by make generate; do not edit. -->\n\n# chubbyd\n\n")
 	fmt.Fprintf(&b, "%s\n\n", prose(root.Long))
 	var all []*cobra.Command
-	var walk func(*cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		all = append(all, cmd)
-		for _, child := range cmd.Commands() {
-			walk(child)
-		}
-	}
-	walk(root)
+	eachCommand(root, func(cmd *cobra.Command) { all = append(all, cmd) })
 	b.WriteString("## Commands\n\n")
 	for _, cmd := range all[1:] {
 		indent := strings.Repeat("  ", strings.Count(cmd.CommandPath(), " ")-1)
@@ -144,8 +145,8 @@ var (
 	manual = flag.String("man", "", "write the manual pages into this directory")
 )
 
-// What is written about chubbyd is generated from the commands' own help and from the keys that the program reads, so that it
-// is true: the page, and the configuration that packages install.
+// The page about chubbyd, and the configuration that packages install, are generated from the commands' own help and the keys
+// that the program reads, so that they are true.
 func TestReference(t *testing.T) {
 	const root = "../.."
 	files := map[string][]byte{"docs/chubbyd.md": reference(), "deploy/packages/chubbyd.yaml": packagedConfig()}
@@ -184,7 +185,7 @@ func TestPackagedConfigRefusesToStart(t *testing.T) {
 	if exitCode(err) != exitRefused {
 		t.Errorf("serve: exit code %d (%v), want %d, so that nothing starts it again", exitCode(err), err, exitRefused)
 	}
-	for _, name := range append(requiredKeys(), "tls-cert") {
+	for _, name := range []string{"cell", "id", "members", "data", "tls-cert"} {
 		if err == nil || !strings.Contains(err.Error(), file+": "+name+" is missing") {
 			t.Errorf("serve does not say that %s is missing: %v", name, err)
 		}
@@ -196,8 +197,7 @@ func TestHelpFits(t *testing.T) {
 	root := newRootCommand()
 	root.InitDefaultHelpFlag()
 	root.InitDefaultCompletionCmd("serve")
-	var check func(*cobra.Command)
-	check = func(cmd *cobra.Command) {
+	eachCommand(root, func(cmd *cobra.Command) {
 		var out bytes.Buffer
 		root.SetOut(&out)
 		noErr(t, cmd.Help())
@@ -211,11 +211,7 @@ func TestHelpFits(t *testing.T) {
 		if !strings.Contains(text, "Usage:\n") {
 			t.Errorf("%s: its help does not say how it is typed:\n%s", cmd.CommandPath(), text)
 		}
-		for _, child := range cmd.Commands() {
-			check(child)
-		}
-	}
-	check(root)
+	})
 }
 
 // packagedConfig is the example with no key set.
@@ -241,17 +237,11 @@ func manPages() map[string][]byte {
 	root := newRootCommand()
 	root.InitDefaultHelpFlag()
 	root.InitDefaultCompletionCmd("serve") // cobra adds it by itself when a command is executed
-	var walk func(*cobra.Command)
-	walk = func(cmd *cobra.Command) {
-		if cmd.Hidden {
-			return
+	eachCommand(root, func(cmd *cobra.Command) {
+		if !cmd.Hidden {
+			pages[dashed(cmd)+".8"] = md2man.Render(manPage(cmd))
 		}
-		pages[dashed(cmd)+".8"] = md2man.Render(manPage(cmd))
-		for _, child := range cmd.Commands() {
-			walk(child)
-		}
-	}
-	walk(root)
+	})
 	return pages
 }
 

@@ -70,16 +70,13 @@ again does not help.`,
 			return o.runReplica(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr())
 		},
 	}
-	o.addFlags(cmd.Flags())
-	for _, k := range keys() {
-		if len(k.words) > 0 {
-			completeFlag(cmd, k.name, k.words...)
-		}
-	}
+	o.addFlags(cmd)
 	return cmd
 }
 
-func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
+// addFlags adds the flags to a command, with their completion.
+func (o *serveOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	o.flags = flags
 	flags.StringVar(&o.config, "config", "", "the configuration file")
 	flags.BoolVar(&o.restoreAccess, "restore-access", false, "have everybody admitted to the access control lists again; see above")
@@ -92,22 +89,13 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 		if k.isSwitch {
 			flags.Lookup(k.name).NoOptDefVal = "true"
 		}
+		if len(k.words) > 0 {
+			completeFlag(cmd, k.name, k.words...)
+		}
 	}
 }
 
-// loadSettings collects the settings: defaults, file, environment, flags; later ones override earlier ones.
-func (o *serveOptions) loadSettings() (settings, error) {
-	d, err := o.collect()
-	if err == nil {
-		err = errorOf(d.validate())
-	}
-	if err != nil {
-		return settings{}, err
-	}
-	return d.settings, nil
-}
-
-// collect is loadSettings without the checks.
+// collect collects the settings, unchecked: defaults, file, environment, flags; later ones override earlier ones.
 func (o *serveOptions) collect() (*draft, error) {
 	config := o.config
 	if config == "" {

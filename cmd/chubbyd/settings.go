@@ -108,9 +108,6 @@ func (s *settings) keys() []key {
 	}
 }
 
-// requiredKeys have no default.
-func requiredKeys() []string { return []string{"cell", "id", "members", "data"} }
-
 // variable returns the environment variable of a key.
 func variable(key string) string {
 	return "CHUBBYD_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A replica has timers of less precision in all of its threads, unless whoever started it has decided;
-// other commands have those that they were given, and arguments and environment arrive as they were.
+// A replica has less exact timers in all of its threads, unless its parent has set them; other commands keep those
+// that they were given. Arguments and environment arrive unchanged.
 func TestReplicaRelaxesTimers(t *testing.T) {
 	for _, c := range []struct {
 		args  []string

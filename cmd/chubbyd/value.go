@@ -16,7 +16,7 @@ import (
 type value struct {
 	takes    string             // the possible texts
 	words    []string           // those that shells offer
-	initial  string             // the text of the default; "" if there is none
+	initial  string             // the text of the default; "" if the setting is required
 	take     func(string) error // takes a text, or returns its fault
 	isSwitch bool               // the flag needs no value
 }

@@ -5,12 +5,12 @@
 //
 //	magic | record(about) | chunk… | end | SHA-256
 //
-// where a record and a chunk are a uvarint length and that many bytes, the end is a chunk of length 0, the chunks
-// together are a snapshot (package raftfsm), and the sum covers everything before it. What it
-// is about is JSON, so that people can read the beginning of the file.
+// A record and a chunk are a uvarint length and that many bytes; the end is a chunk of length 0. The chunks together
+// are a snapshot (package raftfsm), and the sum covers everything before it. The About is JSON, so that people can
+// read the beginning of the file.
 //
-// The key that signs what clients carry is not in it: with a backup alone nobody can make a session or a handle.
-// Contents are, and as they are: who can read the file can read all of the cell's files.
+// A backup lacks the key that signs sessions and handles, so nobody can make these with a backup alone. It has all
+// contents, in the clear.
 package backup
 
 import (
@@ -53,11 +53,10 @@ type About struct {
 	Locks     int        `json:"locks"` // that are held
 	TakenUnix int64      `json:"taken_unix"`
 	Counter   uint64     `json:"counter"`                  // the fencing counter: nothing that was issued before is above it
-	Recovered string     `json:"recovered_from,omitempty"` // the ID of the replica out of whose directory it was made, when the cell had lost its majority; empty if a master gave it
+	Recovered string     `json:"recovered_from,omitempty"` // the replica whose directory it was made of, without a majority; empty: a master's
 }
 
-// Write writes a backup of a state, taken at a time, in seconds since 1970, out of the directory of a replica or,
-// if recovered is empty, by a master.
+// Write writes a backup of a state, taken at a time, in seconds since 1970; see About.Recovered.
 func Write(w io.Writer, state raftfsm.State, taken int64, recovered string) error {
 	state = state.ForBackup()
 	about, err := json.Marshal(aboutOf(state, taken, recovered))
@@ -97,10 +96,9 @@ func writeRecord(w io.Writer, data []byte) error {
 	return err
 }
 
-// chunkWriter writes what it is given as chunks.
+// chunkWriter writes chunks.
 type chunkWriter struct{ w io.Writer }
 
-// Write implements io.Writer.
 func (c chunkWriter) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		one := rest[:min(len(rest), chunkSize)]
@@ -112,7 +110,7 @@ func (c chunkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Backup is a backup that was read, and is whole.
+// Backup is a whole backup.
 type Backup struct {
 	About
 	Bytes    int64         // of the backup
@@ -120,8 +118,8 @@ type Backup struct {
 	State    raftfsm.State // without its secret
 }
 
-// Read reads a backup, and checks its sum and every invariant of what is in it. Anything else is Corrupt, and nothing may follow it. The
-// reader holds what it reads in memory.
+// Read reads a backup into memory, and checks its sum and every invariant of its state. Otherwise it fails with Corrupt,
+// also if anything follows the backup.
 func Read(r io.Reader) (*Backup, error) {
 	b, err := read(&reader{from: bufio.NewReaderSize(r, chunkSize), sum: sha256.New()})
 	if err != nil {
@@ -176,7 +174,7 @@ func read(in *reader) (*Backup, error) {
 	return b, nil
 }
 
-// whole is what is said of a backup that ends too early.
+// whole returns the error of a backup that ends too early.
 func whole(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -184,14 +182,13 @@ func whole(err error) error {
 	return err
 }
 
-// reader keeps the sum of what was read.
+// reader sums what it reads.
 type reader struct {
 	from *bufio.Reader
 	sum  hash.Hash
 	n    int64
 }
 
-// Read implements io.Reader.
 func (in *reader) Read(p []byte) (int, error) {
 	n, err := in.from.Read(p)
 	in.sum.Write(p[:n])
@@ -199,7 +196,6 @@ func (in *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadByte implements io.ByteReader.
 func (in *reader) ReadByte() (byte, error) {
 	var one [1]byte
 	_, err := io.ReadFull(in, one[:])
@@ -220,14 +216,13 @@ func (in *reader) record() ([]byte, error) {
 	return data, whole(err)
 }
 
-// chunkReader reads what is in chunks, to their end.
+// chunkReader reads the contents of chunks, to their end.
 type chunkReader struct {
 	in   *reader
 	rest []byte
 	end  bool
 }
 
-// Read implements io.Reader.
 func (c *chunkReader) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 && !c.end {
 		var err error
@@ -244,16 +239,15 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Follower checks the sum of a backup that is written to it, without keeping it: what it is about, and that it has arrived as it was
-// sent. Read checks more.
+// Follower checks, from its sum, that a backup arrived as it was sent, and does not keep it. Read checks more.
 type Follower struct {
-	head []byte    // the beginning, until what it is about is known
+	head []byte    // the beginning, with the About
 	last []byte    // the newest bytes, as many as the sum has
-	sum  hash.Hash // of what is before them
+	sum  hash.Hash // of all before them
 	n    int64
 }
 
-// NewFollower returns a Follower that nothing has been written to.
+// NewFollower returns an empty Follower.
 func NewFollower() *Follower { return &Follower{sum: sha256.New()} }
 
 // Write implements io.Writer. It never fails.
@@ -270,7 +264,7 @@ func (f *Follower) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Finish returns what the backup is about, its length and its sum, in hexadecimal, if it is whole.
+// Finish returns the backup's About, its length and its sum, in hexadecimal, if it is whole.
 func (f *Follower) Finish() (about About, size int64, checksum string, err error) {
 	broken := &api.Error{Code: api.Corrupt, Op: "check the backup", Message: "it has not arrived as it was sent, or not all of it; take another one"}
 	text, ok := bytes.CutPrefix(f.head, []byte(magic))
@@ -292,12 +286,11 @@ func (f *Follower) Finish() (about About, size int64, checksum string, err error
 	return about, f.n, hex.EncodeToString(sum), nil
 }
 
-// partSize bounds the encoded nodes of a part, unless it has a single one, and the encoded quotas. What encloses them
-// comes on top.
+// partSize limits the encoded nodes or quotas of a part, unless it has a single one. Their envelope comes on top.
 const partSize = 128 << 10
 
-// Parts returns what a cell is given to restore a state: its nodes, parents before their children, and the quotas of
-// principals. The number of quotas is the second result.
+// Parts returns a state in parts, for a cell to restore: the quotas of principals, and the nodes, parents before their
+// children. It also returns the number of quotas.
 func Parts(state raftfsm.State) (parts iter.Seq2[[]byte, error], quotas int) {
 	var all []raftfsm.PrincipalQuota
 	for principal, q := range state.Quotas() {
@@ -326,7 +319,7 @@ func Parts(state raftfsm.State) (parts iter.Seq2[[]byte, error], quotas int) {
 	}, len(all)
 }
 
-// pieces cuts a list into pieces that take at most partSize bytes as they are encoded, or that have one element.
+// pieces cuts a list into pieces of at most partSize encoded bytes, or of one element.
 func pieces[T any](list iter.Seq[T]) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		var piece []T

@@ -33,7 +33,7 @@ func written(t testing.TB) (raftfsm.State, []byte) {
 	return state, out.Bytes()
 }
 
-// What is written is read, without the secret, and followed to the same sum.
+// Read returns what Write wrote, without the secret, and a Follower finds the same sum.
 func TestBackup(t *testing.T) {
 	state, text := written(t)
 	if bytes.Contains(text, state.Secret) {
@@ -67,7 +67,7 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// A backup of which a byte is missing, added or another is none.
+// A backup with a missing, additional or changed byte is refused.
 func TestDamagedBackups(t *testing.T) {
 	_, text := written(t)
 	refused := func(what string, damaged []byte) {
@@ -94,7 +94,7 @@ func TestDamagedBackups(t *testing.T) {
 	}
 }
 
-// What cannot be written is an error.
+// A write that fails is an error.
 func TestWriteFails(t *testing.T) {
 	state, text := written(t)
 	for most := range len(text) {

@@ -19,7 +19,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// What a bucket is asked.
+// Limits of the requests to a bucket.
 const (
 	awsEndpoint   = "s3.amazonaws.com"
 	partSize      = 8 << 20          // bytes of a part, which is in memory while it is sent; there are at most 10,000
@@ -86,7 +86,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Warning is a sentence about a place, as At and FileAt return it, that somebody should see to; "" if there is nothing, or no place.
+// Warning returns a sentence about a place of At or FileAt that somebody should see to; "" otherwise, or without a place.
 func Warning(place any) string {
 	if b, ok := place.(*Bucket); ok && b.clear != "" {
 		return fmt.Sprintf("backups go to %s and come from there without encryption (http://): who is on the way reads all that is in the cell, and can change what is restored; use https://", b.clear)
@@ -94,7 +94,7 @@ func Warning(place any) string {
 	return ""
 }
 
-// redacted is a name as it may be shown: without what is before an @, which may be a secret.
+// redacted returns a name without its part before an @, which may be a secret.
 func redacted(text string) string {
 	if i := strings.LastIndexByte(text, '@'); i >= 0 {
 		return scheme + "..." + text[i:]
@@ -152,8 +152,8 @@ func (b *Bucket) Create(ctx context.Context, name string, write func(io.Writer) 
 	return b.explain("write "+name, err)
 }
 
-// upload writes a file of a bucket in parts, of which one is in memory; a small file in one. The library has the like, but its streams
-// of unknown length forget the condition that nothing is replaced.
+// upload writes a file of a bucket in parts, with one in memory. The library's own streams of unknown length forget the
+// condition that nothing is replaced.
 type upload struct {
 	ctx         context.Context
 	core        minio.Core
@@ -166,7 +166,6 @@ type upload struct {
 	failed      error // that a part could not be sent
 }
 
-// Write implements io.Writer.
 func (u *upload) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		if u.ctx.Err() != nil && u.failed == nil {
@@ -185,7 +184,7 @@ func (u *upload) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// send sends what was not sent yet as a part.
+// send sends a part.
 func (u *upload) send() (err error) {
 	if u.id == "" {
 		if u.id, err = u.core.NewMultipartUpload(u.ctx, u.bucket, u.key, minio.PutObjectOptions{ContentType: contentType, UserMetadata: u.options.UserMetadata}); err != nil {
@@ -200,7 +199,7 @@ func (u *upload) send() (err error) {
 	return nil
 }
 
-// finish has the file appear.
+// finish makes the file appear.
 func (u *upload) finish() error {
 	if u.id == "" {
 		_, err := u.core.Client.PutObject(u.ctx, u.bucket, u.key, bytes.NewReader(u.part), int64(len(u.part)), u.options)
@@ -213,7 +212,7 @@ func (u *upload) finish() error {
 	return err
 }
 
-// abort has the server forget the parts. If it cannot be told, the rules of the bucket do (AbortIncompleteMultipartUpload).
+// abort makes the server forget the parts. If it cannot be reached, the rules of the bucket do (AbortIncompleteMultipartUpload).
 func (u *upload) abort() {
 	if u.id == "" {
 		return
@@ -223,7 +222,7 @@ func (u *upload) abort() {
 	_ = u.core.AbortMultipartUpload(ctx, u.bucket, u.key, u.id)
 }
 
-// isThere reports whether the object is there, and was made by this upload.
+// isThere reports whether the object exists, and this upload made it.
 func (u *upload) isThere() bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), answerTimeout)
 	defer cancel()
@@ -231,7 +230,7 @@ func (u *upload) isThere() bool {
 	return err == nil && is.UserMetadata[writeKey] == u.mark
 }
 
-// writeKey is the name of what an object says of the upload that made it.
+// writeKey is the metadata of an object that names the upload that made it.
 const writeKey = "Chubby-Write"
 
 const contentType = "application/octet-stream"
@@ -263,7 +262,7 @@ func isNotThere(err error) bool {
 	return r.Code == "NoSuchKey" || r.StatusCode == http.StatusNotFound && r.Code != "NoSuchBucket"
 }
 
-// explain says what was not done, and where.
+// explain adds the failed action and the bucket to an error.
 func (b *Bucket) explain(what string, err error) error {
 	r := minio.ToErrorResponse(err)
 	switch {

@@ -16,14 +16,14 @@ import (
 
 // Place is where backups are kept. Names have no slash in them.
 type Place interface {
-	// List returns the names of what is there, in no order.
+	// List returns the names of all files, in no order.
 	List(ctx context.Context) ([]string, error)
-	// Create makes a file of what write writes. It appears when it is whole; if write fails, there is none. The error is
-	// fs.ErrExist if there is one of that name.
+	// Create makes a file of what write writes. It appears when it is whole, and not if write fails. It fails with
+	// fs.ErrExist if the name is taken.
 	Create(ctx context.Context, name string, write func(io.Writer) error) error
-	// Open reads a file. The error is fs.ErrNotExist if there is none.
+	// Open reads a file. It fails with fs.ErrNotExist if the file is absent.
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
-	// Remove removes a file; that there is none is no error.
+	// Remove removes a file, which may be absent.
 	Remove(ctx context.Context, name string) error
 	// String names the place, without secrets.
 	String() string
@@ -38,11 +38,11 @@ const scheme = "s3://"
 // IsRemote reports whether the name of a place, or of a file in one, is that of a bucket.
 func IsRemote(text string) bool { return strings.HasPrefix(text, scheme) }
 
-// At returns the place that is called so: the absolute path of a directory, or
+// At returns the place with that name: the absolute path of a directory, or
 //
 //	s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME]
 //
-// It is not looked for yet.
+// It does not look for it yet.
 func At(text string) (Place, error) {
 	if IsRemote(text) {
 		return bucketAt(text)
@@ -74,14 +74,14 @@ func FileAt(text string) (Place, string, error) {
 	return in, name, err
 }
 
-// exists is the error of a name that is taken.
+// exists returns the error of a taken name.
 func exists(name string) error {
 	return fmt.Errorf("%s is there already, and nothing is replaced: %w", name, fs.ErrExist)
 }
 
 var errManyFiles = errors.New("more than 100000 files are there: use a place that has backups only")
 
-// Directory is a directory with backups; it must be there. What is being written has a name that begins with a dot.
+// Directory is an existing directory with backups. The name of an unfinished file begins with a dot.
 type Directory string
 
 // String implements Place.
@@ -158,7 +158,6 @@ type writerUntil struct {
 	w   io.Writer
 }
 
-// Write implements io.Writer.
 func (w writerUntil) Write(p []byte) (int, error) {
 	if w.ctx.Err() != nil {
 		return 0, context.Cause(w.ctx)

@@ -32,21 +32,13 @@ func startServer(t *testing.T) string {
 	if err != nil {
 		t.Fatal("versitygw cannot be built:", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	_ = l.Close()
 	root := t.TempDir()
 	server := exec.Command(strings.TrimSpace(string(found)), "-a", "someone", "-s", "correct horse", "-p", address, "posix", root)
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must(server.StdoutPipe())(t)
+	noErr(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Kill()
 		_ = server.Wait()
@@ -58,10 +50,7 @@ func startServer(t *testing.T) string {
 	t.Setenv("AWS_ACCESS_KEY_ID", "someone")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "correct horse")
 	name := "s3://backups/cells?region=us-east-1&endpoint=http://" + address
-	b, err := bucketAt(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(bucketAt(name))(t)
 	if err := b.client.MakeBucket(t.Context(), "backups", minio.MakeBucketOptions{}); err != nil { // it tries again
 		t.Fatal(err)
 	}
@@ -204,7 +193,7 @@ func TestOneOfManyWrites(t *testing.T) {
 	}
 }
 
-// What is wrong with a place is said, without a word of what may be a secret.
+// An error says what is wrong with a place, without a word that may be a secret.
 func TestPlacesThatAreNot(t *testing.T) {
 	good := startServer(t)
 	for text, want := range map[string]string{
@@ -246,7 +235,7 @@ func TestPlacesThatAreNot(t *testing.T) {
 	}
 }
 
-// A directory that has more files than are listed is an error.
+// A directory cannot be opened as a backup.
 func TestDirectoryIsReadable(t *testing.T) {
 	d := Directory(t.TempDir())
 	noErr(t, os.Mkdir(filepath.Join(string(d), "sub"), 0o700))
@@ -298,8 +287,8 @@ func (l *losing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler) // which closes the connection
 }
 
-// A server stores a backup, and its answer is lost: at the first try, whose second is refused because of the first, or at every try. The file
-// was made all the same, and once. What another has made is not taken for it.
+// A server stores a backup, and its answer is lost: at the first try, so that the second is refused because of it, or at every
+// try. The file was made all the same, and once. A file that another upload made does not count as this one's.
 func TestAnswersOfABucketAreLost(t *testing.T) {
 	text := startServer(t)
 	at, server, _ := strings.Cut(text, "endpoint=")

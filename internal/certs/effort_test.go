@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -268,22 +269,22 @@ func pemOf(kind string, ders ...[]byte) (text []byte) {
 
 // An authority between can be revoked by its root, also if it is in the file of authorities, where it has to be for its own lists to count.
 func TestRevokedIntermediate(t *testing.T) {
-	k := newKit(t)
+	dir := t.TempDir()
 	root := below(t, Pair{}, "root")
 	between := below(t, root, "between")
 	leaf := must(between.IssueClient("alice", time.Hour))(t).Cert
 	list := func(by Pair, revoked ...*x509.Certificate) []byte { return must(by.Revoke(nil, revoked...))(t) }
 	chain := []*x509.Certificate{leaf, between.Cert}
 	for name, c := range map[string]struct {
-		ca  [][]byte
+		ca  []*x509.Certificate
 		crl [][]byte
 	}{
-		"not listed": {[][]byte{root.Cert.Raw}, [][]byte{list(root, between.Cert)}},
-		"listed":     {[][]byte{root.Cert.Raw, between.Cert.Raw}, [][]byte{list(root, between.Cert), list(between)}},
+		"not listed": {[]*x509.Certificate{root.Cert}, [][]byte{list(root, between.Cert)}},
+		"listed":     {[]*x509.Certificate{root.Cert, between.Cert}, [][]byte{list(root, between.Cert), list(between)}},
 	} {
-		must(0, os.WriteFile(k.file("ca2.crt"), pemOf("CERTIFICATE", c.ca...), 0o600))(t)
-		must(0, os.WriteFile(k.file("ca2.crl"), pemOf("X509 CRL", c.crl...), 0o600))(t)
-		s := must(Open(Files{CA: k.file("ca2.crt"), CRL: k.file("ca2.crl")}))(t)
+		lists := filepath.Join(dir, "ca.crl")
+		must(0, os.WriteFile(lists, pemOf("X509 CRL", c.crl...), 0o600))(t)
+		s := must(Open(Files{CA: authorityFile(t, c.ca...), CRL: lists}))(t)
 		if _, err := s.Check(chain, x509.ExtKeyUsageClientAuth); err == nil {
 			t.Errorf("%s: the authority %q is revoked by its root, and what it has signed counts", name, between.Cert.Subject)
 		}

@@ -103,14 +103,10 @@ func TestRevokedWhileTheOwnKeyIsBroken(t *testing.T) {
 
 // A certificate that counted once does so when a certificate of the path has ended, the authority's first, too.
 func TestCountsAfterTheAuthorityHasEnded(t *testing.T) {
-	k := newKit(t)
-	now := time.Now()
-	caKey, key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	caDER := must(x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey))(t)
-	leaf := must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(2 * time.Hour), DNSNames: []string{"r"}}, ca, key.Public(), caKey))(t)))(t)
-	must(0, os.WriteFile(k.file("ca3.crt"), pemOf("CERTIFICATE", caDER), 0o600))(t)
-	s := must(Open(Files{CA: k.file("ca3.crt")}))(t)
+	now, made := time.Now(), &shown{t: t}
+	authority, key := newKey(t, elliptic.P256()), newKey(t, elliptic.P256())
+	s := storeOf(t, made.cert("ca", "ca", authority, authority)) // for an hour
+	leaf := made.cert("r", "ca", key, authority, func(c *x509.Certificate) { c.IsCA, c.NotAfter = false, now.Add(2*time.Hour) })
 	proof := must(s.Check([]*x509.Certificate{leaf}, x509.ExtKeyUsageAny))(t)
 	if want := now.Add(time.Hour); proof.Ends().Sub(want).Abs() > time.Second {
 		t.Errorf("the path ends at %v, want %v", proof.Ends(), want)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -34,8 +33,9 @@ func inBubble(t *testing.T, test func(t *testing.T, h *host, l *Link, stub pb.Te
 // Calls have the answers and the errors that they have over gRPC.
 func TestCalls(t *testing.T) {
 	address := newHost(t).listen(t)
-	_, framed := linked(t, dialled(t, address))
-	for name, stub := range map[string]pb.TestServiceClient{"frames": framed, "gRPC": pb.NewTestServiceClient(overGRPC(t, address))} {
+	framed, _ := linked(t, dialled(t, address))
+	for name, conn := range map[string]grpc.ClientConnInterface{"frames": framed, "gRPC": overGRPC(t, address)} {
+		stub := pb.NewTestServiceClient(conn)
 		for _, size := range []int32{0, 1, 100, 40_000} {
 			reply, err := stub.UnaryCall(t.Context(), &pb.SimpleRequest{ResponseSize: size, Payload: &pb.Payload{Body: make([]byte, size)}})
 			if err != nil || len(reply.GetPayload().GetBody()) != int(size) {
@@ -49,7 +49,7 @@ func TestCalls(t *testing.T) {
 		if _, err := stub.EmptyCall(t.Context(), &pb.Empty{}); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: a method without a body: %v", name, err)
 		}
-		if _, err := pb.NewUnimplementedServiceClient(framedOr(name, framed, stub, t, address)).UnimplementedCall(t.Context(), &pb.Empty{}); status.Code(err) != codes.Unimplemented {
+		if _, err := pb.NewUnimplementedServiceClient(conn).UnimplementedCall(t.Context(), &pb.Empty{}); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: an unknown service: %v", name, err)
 		}
 		late, cancel := context.WithTimeout(t.Context(), 0)
@@ -64,14 +64,6 @@ func TestCalls(t *testing.T) {
 			}
 		}
 	}
-}
-
-func framedOr(name string, _, _ pb.TestServiceClient, t *testing.T, address string) grpc.ClientConnInterface {
-	if name == "frames" {
-		l, _ := linked(t, dialled(t, address))
-		return l
-	}
-	return overGRPC(t, address)
 }
 
 // streamed makes a call with several replies, and returns their sizes.
@@ -172,16 +164,19 @@ func TestTooLong(t *testing.T) {
 	})
 }
 
-// A server that stops answers what it has taken, and takes no more. Its client knows that what
+// A server that stops answers what it has taken, also if that is parked, and takes no more. Its client knows that what
 // came later was not served.
 func TestGracefulStop(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *host, l *Link, stub pb.TestServiceClient) {
-		done, stopped := make(chan error, 1), make(chan struct{})
-		go func() {
-			_, err := stub.UnaryCall(t.Context(), waits())
-			done <- err
-		}()
+		done, stopped := make(chan error, 2), make(chan struct{})
+		for _, q := range []*pb.SimpleRequest{waits(), parks(1)} {
+			go func() {
+				_, err := stub.UnaryCall(t.Context(), q)
+				done <- err
+			}()
+		}
 		<-h.entered
+		resume := <-h.parked
 		go func() {
 			h.server.GracefulStop()
 			close(stopped)
@@ -199,6 +194,16 @@ func TestGracefulStop(t *testing.T) {
 		close(h.leave)
 		if err := <-done; err != nil {
 			t.Errorf("a call that was being served: %v", err)
+		}
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stopped before the call that is parked was answered")
+		default:
+		}
+		resume()
+		if err := <-done; err != nil {
+			t.Errorf("a call that was parked: %v", err)
 		}
 		<-stopped
 		l.Wait()
@@ -316,12 +321,5 @@ func TestOnlyGRPC(t *testing.T) {
 	defer cancel()
 	if _, err := Open(ctx, dialled(t, l.Addr().String()), LinkConfig{Times: hostTimes(), MaxReply: hostRequest}); !errors.Is(err, ErrOtherProtocol) {
 		t.Error(err)
-	}
-}
-
-func TestHello(t *testing.T) {
-	text := string(hello{}.append(nil))
-	if text[0] != FirstByte || len(text) != HelloSize || strings.HasPrefix("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", text[:1]) {
-		t.Errorf("%q", text)
 	}
 }

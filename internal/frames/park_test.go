@@ -118,33 +118,6 @@ func TestParkedForNobody(t *testing.T) {
 	})
 }
 
-// A server that stops gracefully waits for a call that is parked.
-func TestGracefulStopOfParked(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *host, _ *Link, stub pb.TestServiceClient) {
-		var waiting sync.WaitGroup
-		waiting.Go(func() {
-			if _, err := stub.UnaryCall(t.Context(), parks(1)); err != nil {
-				t.Error(err)
-			}
-		})
-		resume := <-h.parked
-		stopped := make(chan struct{})
-		go func() {
-			h.server.GracefulStop()
-			close(stopped)
-		}()
-		synctest.Wait()
-		select {
-		case <-stopped:
-			t.Error("stopped before the call was answered")
-		default:
-		}
-		resume()
-		<-stopped
-		waiting.Wait()
-	})
-}
-
 // Over gRPC a call is parked in the goroutine that gRPC gave it, also if it is resumed at once, and parked again.
 func TestParkOverGRPC(t *testing.T) {
 	for _, early := range []bool{false, true} {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,44 +301,24 @@ func TestLeftOut(t *testing.T) {
 	})
 }
 
-// stubborn handlers do not end with their calls.
-type stubborn struct {
-	pb.UnimplementedTestServiceServer
-	running atomic.Int64
-	leave   chan struct{}
-}
-
-func (s *stubborn) UnaryCall(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-	s.running.Add(1)
-	<-s.leave
-	return &pb.SimpleResponse{}, nil
-}
-
 // Handlers that run on although their calls were given up keep further ones from being run.
 func TestStubbornHandlers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &stubborn{leave: make(chan struct{})}
-		server := NewServer(ServerConfig{Times: hostTimes(), MaxCalls: hostCalls, MaxRequest: hostRequest})
-		pb.RegisterTestServiceServer(server, s)
-		ours, theirs := net.Pipe()
-		server.Take(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
-		r := &rude{t: t, conn: ours}
-		r.greet()
+	attack(t, func(t *testing.T, h *host, r *rude) {
+		h.deaf = true
 		go func() {
 			for i := range 3 * hostCalls {
-				sent := append(request(uint64(i+1), &pb.SimpleRequest{}), Header{Kind: KindCancel, Call: uint64(i + 1)}.Append(nil)...)
-				if _, err := ours.Write(sent); err != nil {
+				sent := append(request(uint64(i+1), waits()), Header{Kind: KindCancel, Call: uint64(i + 1)}.Append(nil)...)
+				if _, err := r.conn.Write(sent); err != nil {
 					return
 				}
 			}
 		}()
 		synctest.Wait()
-		if n := s.running.Load(); n != hostCalls {
+		if n := len(h.entered); n != hostCalls {
 			t.Errorf("%d handlers run; at most %d may", n, hostCalls)
 		}
-		close(s.leave)
-		_ = ours.Close()
-		server.Stop()
+		close(h.leave)
+		_ = r.conn.Close()
 	})
 }
 

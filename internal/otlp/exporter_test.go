@@ -70,7 +70,7 @@ func (e *Exporter) make(n int) {
 	}
 }
 
-// What has ended is sent before Close returns.
+// Spans that have ended are sent before Close returns.
 func TestSpansAreSent(t *testing.T) {
 	c := &collector{}
 	e := sendTo(t, c)

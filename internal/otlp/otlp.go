@@ -1,11 +1,11 @@
 // Package otlp sends the spans of a program to a collector, by the protocol of OpenTelemetry over gRPC.
 //
-// The rule it upholds: who makes spans never waits for the collector. What has ended waits in a queue of bounded length; what finds
-// that full, or cannot be sent, is lost and counted.
+// A program that makes spans never waits for the collector. Ended spans wait in a queue of limited length; those that find it
+// full, or cannot be sent, are lost and counted.
 //
-// Where the collector is, the caller says. What else there is to say (certificates, headers, a time limit, attributes of
-// the resource) is in the environment, by the names that OpenTelemetry gives them: OTEL_EXPORTER_OTLP_CERTIFICATE,
-// OTEL_EXPORTER_OTLP_HEADERS and so on. HTTP is not spoken, whatever OTEL_EXPORTER_OTLP_PROTOCOL says.
+// The caller says where the collector is. All other settings (certificates, headers, a time limit, attributes of the resource)
+// come from the environment, by OpenTelemetry's names: OTEL_EXPORTER_OTLP_CERTIFICATE, OTEL_EXPORTER_OTLP_HEADERS and so on.
+// OTEL_EXPORTER_OTLP_PROTOCOL cannot choose HTTP.
 //
 // Everything here may be called from any goroutine. An Exporter has the goroutines of OpenTelemetry's processor, for which Close
 // waits.
@@ -28,18 +28,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config is what an Exporter is told.
+// Config configures an Exporter.
 type Config struct {
 	// Endpoint is http://HOST:PORT, or https://HOST:PORT with TLS.
 	Endpoint string
-	// Ratio is the part of traces that are recorded, from 0 to 1, of those that begin in this program. One that has begun in
-	// another program is recorded if that has said so.
+	// Ratio is the recorded part, from 0 to 1, of traces that begin in this program. For others, their program decides.
 	Ratio float64
-	// Service is the name of the program, and Attributes are what else is said of it. The variables
-	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES count more.
+	// Service is the name of the program, and Attributes describe it. The variables OTEL_SERVICE_NAME and
+	// OTEL_RESOURCE_ATTRIBUTES override them.
 	Service    string
 	Attributes map[string]string
-	// Logger is told that spans could not be sent, at most once in a batch; nil: nobody is.
+	// Logger gets a line for each batch that could not be sent; may be nil.
 	Logger *slog.Logger
 }
 
@@ -51,8 +50,7 @@ const (
 	maxText    = 4 << 10          // bytes of an attribute
 )
 
-// Endpoint returns the endpoint that the environment names for traces, by the names of OpenTelemetry: "" if it names none, or not one
-// for gRPC, or no traces are wanted.
+// Endpoint returns the endpoint for traces in OpenTelemetry's variables; "" without one for gRPC, or if no traces are wanted.
 func Endpoint() string {
 	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "grpc")
 	endpoint := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
@@ -77,7 +75,7 @@ type Exporter struct {
 	queue    *queue
 }
 
-// New returns an Exporter, which does not connect yet. Close has to be called.
+// New returns an Exporter, which does not connect yet. The caller must close it.
 func New(ctx context.Context, cfg Config) (*Exporter, error) {
 	if err := CheckEndpoint(cfg.Endpoint); err != nil {
 		return nil, err
@@ -112,11 +110,10 @@ func (e *Exporter) Provider() trace.TracerProvider { return e.provider }
 // Lost returns how many spans were lost: because the queue was full, or because they could not be sent.
 func (e *Exporter) Lost() uint64 { return e.queue.lost.Load() }
 
-// Close sends what waits, until ctx ends. Spans that end later are lost.
+// Close sends waiting spans, until ctx ends. Spans that end later are lost.
 func (e *Exporter) Close(ctx context.Context) error { return e.provider.Shutdown(ctx) }
 
-// queue is what spans pass that have ended. The processor below has a queue of the same length, which drops and does not count; so no more
-// than fit are let through.
+// queue counts the spans that it drops. The processor below has a queue of the same length, and would drop without a count.
 type queue struct {
 	sdktrace.SpanProcessor
 	log     *slog.Logger
@@ -124,7 +121,6 @@ type queue struct {
 	lost    atomic.Uint64
 }
 
-// OnEnd implements sdktrace.SpanProcessor.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
 		return
@@ -143,7 +139,7 @@ type sent struct {
 	queue *queue
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It reports no errors: they would go to a logger that belongs to the whole process.
+// ExportSpans reports no errors: they would go to a logger that belongs to the whole process.
 func (s sent) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	defer s.queue.waiting.Add(-int64(len(spans)))
 	if err := s.SpanExporter.ExportSpans(ctx, spans); err != nil {

@@ -31,17 +31,8 @@ func TestExitCodePassesThrough(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			c := shell(script)
 			c.Env = append(c.Env, "CHUBBY_TOKEN=42")
-			if got := wait(t, start(t, c)); got != (Result{Code: want}) {
-				t.Errorf("result %+v, want code %d and not cut", got, want)
-			}
+			endsAs(t, start(t, c), Result{Code: want})
 		})
-	}
-}
-
-func TestArgumentsPassUnchanged(t *testing.T) {
-	c := shell(`[ "$#" = 3 ] && [ "$1" = "a b" ] && [ "$2" = "--wait" ] && [ "$3" = "" ]`, "a b", "--wait", "")
-	if got := wait(t, start(t, c)); got.Code != 0 {
-		t.Errorf("the command got other arguments (%+v)", got)
 	}
 }
 
@@ -85,9 +76,7 @@ func TestScriptWithoutAnInterpreter(t *testing.T) {
 	noErr(t, os.WriteFile(script, []byte(`[ "$#" = 2 ] && [ "$2" = "a b" ] && exit 7`+"\n"), 0o755))
 	c := shell("")
 	c.Path, c.Args = script, []string{"job", "", "a b"}
-	if got := wait(t, start(t, c)); got != (Result{Code: 7}) {
-		t.Errorf("result %+v, want 7", got)
-	}
+	endsAs(t, start(t, c), Result{Code: 7})
 }
 
 // The system says only that a file is not there: it is not the program.
@@ -97,9 +86,7 @@ func TestMissingInterpreterIsNamed(t *testing.T) {
 		"#!/no/such/shell -e\necho\n": `"/no/such/shell -e"`,
 	} {
 		script := filepath.Join(t.TempDir(), "script")
-		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(script, []byte(text), 0o755))
 		c := shell("")
 		c.Path, c.Args = script, []string{script}
 		_, err := Start(c, make(chan os.Signal, 1))
@@ -110,23 +97,19 @@ func TestMissingInterpreterIsNamed(t *testing.T) {
 	}
 }
 
-// What a service manager says to chubbyctl by its process number it says to the command. What is for another is left as it is.
+// A service manager addresses chubbyctl by its process number: the command takes that role. Variables for others stay as they are.
 func TestVariablesOfOneProcess(t *testing.T) {
 	const script = `[ "$LISTEN_PID" = $$ ] && [ "$WATCHDOG_PID" = 1 ] && [ "$LISTEN_FDS" = 2 ] && [ -z "$LISTEN_PIDFDID" ] && [ "$1" = "a b" ] && exit 7`
 	c := shell(script, "a b")
 	c.Env = append(c.Env, fmt.Sprintf("LISTEN_PID=%d", os.Getpid()), "LISTEN_FDS=2", "LISTEN_PIDFDID=3", "WATCHDOG_PID=1")
-	if got := wait(t, start(t, c)); got != (Result{Code: 7}) {
-		t.Errorf("result %+v, want 7", got)
-	}
+	endsAs(t, start(t, c), Result{Code: 7})
 }
 
 // The command has the files that chubbyctl was given, under their numbers (make
 // gives its jobs 3 and 4), and none of chubbyctl's own.
 func TestOpenFilesPassThrough(t *testing.T) {
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer read.Close()
 	given := must(unix.FcntlInt(write.Fd(), unix.F_DUPFD, 100))(t)
 	write.Close()
@@ -205,9 +188,7 @@ func TestLeftoversAreStopped(t *testing.T) {
 	c.Notice = func(text string) { notices = append(notices, text) }
 	p := start(t, c)
 	f.line(t)
-	if got := wait(t, p); got != (Result{Code: 3}) {
-		t.Errorf("result %+v, want 3, not cut", got)
-	}
+	endsAs(t, p, Result{Code: 3})
 	f.ended(t)
 	if len(notices) != 1 || !strings.Contains(notices[0], "behind") {
 		t.Errorf("notices %q, want one about what was left behind", notices)
@@ -224,9 +205,7 @@ func TestLogOfAFailedJobIsWhole(t *testing.T) {
 	c.KillAfter = bound
 	c.Notice = func(text string) { t.Errorf("notice %q", text) }
 	began := time.Now()
-	if got := wait(t, start(t, c)); got != (Result{Code: 3}) {
-		t.Errorf("result %+v, want 3, not cut", got)
-	}
+	endsAs(t, start(t, c), Result{Code: 3})
 	if took := time.Since(began); took >= bound {
 		t.Errorf("it took %v", took)
 	}
@@ -237,7 +216,7 @@ func TestLogOfAFailedJobIsWhole(t *testing.T) {
 	}
 }
 
-// What the command has left and does not end by itself is stopped at once by an interrupt, and when the time is over.
+// Processes that the command has left are stopped at once by an interrupt, and when the time is over.
 func TestLeftoversDoNotOutstay(t *testing.T) {
 	for name, end := range map[string]func(*Process, *allowance){
 		"interrupt": func(p *Process, _ *allowance) { p.Signal(unix.SIGINT) },
@@ -255,12 +234,8 @@ func TestLeftoversDoNotOutstay(t *testing.T) {
 			for end := time.Now().Add(bound); unix.Kill(pid, 0) == nil && time.Now().Before(end); { // until the guardian has reaped it
 			}
 			end(p, &ours)
-			if got := f.line(t); got != "asked" {
-				t.Errorf("what is left %s", got)
-			}
-			if got := wait(t, p); got != (Result{Code: 3}) {
-				t.Errorf("result %+v, want 3, not cut", got)
-			}
+			f.says(t, "asked")
+			endsAs(t, p, Result{Code: 3})
 		})
 	}
 }

@@ -19,22 +19,17 @@ import (
 func TestStoppedGuardian(t *testing.T) {
 	for name, stop := range map[string]bool{"the time ends": false, "asked to end": true} {
 		t.Run(name, func(t *testing.T) {
-			f := newFIFO(t)
-			c := shell(stubborn, f.name)
-			c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
 			var ours allowance
-			c.Allowed = ours.left
-			p := start(t, c)
-			f.line(t)
+			p, f := startStubborn(t, func(c *Command) {
+				c.KillAfter, c.Margin, c.Allowed = 200*time.Millisecond, 200*time.Millisecond, ours.left
+			})
 			noErr(t, p.guardian.Process.Signal(unix.SIGSTOP))
 			if stop {
 				p.Stop()
 			} else {
 				ours.endsIn(time.Second)
 			}
-			if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
-				t.Errorf("result %+v, want cut by SIGKILL", got)
-			}
+			endsAs(t, p, Result{Code: 137, Cut: true})
 			f.ended(t)
 		})
 	}
@@ -63,13 +58,9 @@ func TestGuardianPassesNothingOn(t *testing.T) {
 	noErr(t, p.guardian.Process.Signal(unix.SIGTERM))
 	noErr(t, p.guardian.Process.Signal(unix.SIGUSR2))
 	p.Signal(unix.SIGTERM)
-	if got := f.line(t); got != "term" {
-		t.Errorf("the command got %s", got)
-	}
+	f.says(t, "term")
 	p.Signal(unix.SIGUSR2)
-	if got := wait(t, p); got.Code != 5 {
-		t.Errorf("result %+v, want 5", got)
-	}
+	endsAs(t, p, Result{Code: 5})
 	if rest, err := io.ReadAll(f.lines); err != nil || len(rest) > 0 {
 		t.Errorf("the command got %q besides (%v)", rest, err)
 	}
@@ -87,9 +78,7 @@ func TestReportsDoNotBlock(t *testing.T) {
 	go func() { flooded <- flood(o) }()
 	select {
 	case err := <-flooded:
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 	case <-time.After(bound):
 		t.Fatal("a report waits for its reader")
 	}
@@ -193,24 +182,27 @@ const stubborn = `exec 5>"$1"; trap '' TERM INT HUP
 	setsid sh -c 'trap "" TERM; echo escaped >&5; while :; do sleep 0.01; done' &
 	while :; do sleep 0.01; done`
 
-func TestEverythingIsGoneAtTheDeadline(t *testing.T) {
+// startStubborn starts a stubborn command, as edited, and waits until it runs.
+func startStubborn(t *testing.T, edit func(*Command)) (*Process, *fifo) {
+	t.Helper()
 	f := newFIFO(t)
 	c := shell(stubborn, f.name)
-	limit := 1500 * time.Millisecond
-	c.KillAfter = 500 * time.Millisecond
-	var ours allowance
-	c.Allowed = ours.left
+	edit(&c)
 	p := start(t, c)
 	f.line(t)
+	return p, f
+}
+
+func TestEverythingIsGoneAtTheDeadline(t *testing.T) {
+	const limit, killAfter = 1500 * time.Millisecond, 500 * time.Millisecond
+	var ours allowance
+	p, f := startStubborn(t, func(c *Command) { c.KillAfter, c.Allowed = killAfter, ours.left })
 	began := now()
 	ours.endsIn(limit)
-	got := wait(t, p)
+	endsAs(t, p, Result{Code: 137, Cut: true})
 	took := time.Duration(now() - began)
 	f.ended(t)
-	if got != (Result{Code: 137, Cut: true}) {
-		t.Errorf("result %+v, want cut by SIGKILL", got)
-	}
-	if took < limit-c.KillAfter || took > limit+bound/2 {
+	if took < limit-killAfter || took > limit+bound/2 {
 		t.Errorf("gone after %v, want about %v", took, limit)
 	}
 }
@@ -225,12 +217,8 @@ func TestDeadlineAsksFirst(t *testing.T) {
 	p := start(t, c)
 	f.line(t)
 	ours.endsIn(bound)
-	if got := f.line(t); got != "asked" {
-		t.Error(got)
-	}
-	if got := wait(t, p); got != (Result{Code: 6, Cut: true}) {
-		t.Errorf("result %+v, want 6, cut", got)
-	}
+	f.says(t, "asked")
+	endsAs(t, p, Result{Code: 6, Cut: true})
 }
 
 // A command does not notice a deadline that is put off in time.
@@ -238,9 +226,7 @@ func TestDeadlineIsPutOff(t *testing.T) {
 	c := shell("sleep 5.5")
 	c.KillAfter = 100 * time.Millisecond
 	c.Allowed = always(5 * time.Second)
-	if got := wait(t, start(t, c)); got != (Result{}) {
-		t.Errorf("result %+v, want an undisturbed end", got)
-	}
+	endsAs(t, start(t, c), Result{})
 }
 
 // Without news the guardian keeps to the instants that it knows.
@@ -257,43 +243,25 @@ func TestNoNewsDoesNotPutOff(t *testing.T) {
 	}
 	p := start(t, c)
 	news.Store(last)
-	if got := wait(t, p); got != (Result{Code: 143, Cut: true}) {
-		t.Errorf("result %+v, want cut by SIGTERM", got)
-	}
+	endsAs(t, p, Result{Code: 143, Cut: true})
 }
 
-func TestStopKillsAfterTheUsualTime(t *testing.T) {
-	f := newFIFO(t)
-	c := shell(stubborn, f.name)
-	c.KillAfter = 200 * time.Millisecond
-	p := start(t, c)
-	f.line(t)
-	p.Stop()
-	if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
-		t.Errorf("result %+v, want cut by SIGKILL", got)
-	}
-	f.ended(t)
-}
-
-// A deadline that comes closer counts also after the command was asked to end.
-func TestDeadlineCountsWhileStopping(t *testing.T) {
-	f := newFIFO(t)
-	c := shell(stubborn, f.name)
-	c.KillAfter = plenty / 2
-	var closer atomic.Bool
-	soon := always(200 * time.Millisecond)
-	c.Allowed = func() (time.Duration, bool) {
-		if closer.Load() {
-			return soon()
-		}
-		return plenty, true
-	}
-	p := start(t, c)
-	f.line(t)
-	p.Stop()
-	closer.Store(true)
-	if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
-		t.Errorf("result %+v, want killed at the deadline", got)
+// A command that does not end when it is asked is killed: after the usual time, or at a deadline that comes closer meanwhile.
+func TestStubbornCommandIsKilled(t *testing.T) {
+	for name, c := range map[string]struct {
+		killAfter time.Duration
+		closer    bool
+	}{"after the usual time": {200 * time.Millisecond, false}, "at the deadline": {plenty / 2, true}} {
+		t.Run(name, func(t *testing.T) {
+			var ours allowance
+			p, f := startStubborn(t, func(s *Command) { s.KillAfter, s.Allowed = c.killAfter, ours.left })
+			p.Stop()
+			if c.closer {
+				ours.endsIn(200 * time.Millisecond)
+			}
+			endsAs(t, p, Result{Code: 137, Cut: true})
+			f.ended(t)
+		})
 	}
 }
 

@@ -115,6 +115,14 @@ func wait(t *testing.T, p *Process) Result {
 	return result
 }
 
+// endsAs waits for the end of a command, and checks how it has ended.
+func endsAs(t *testing.T, p *Process, want Result) {
+	t.Helper()
+	if got := wait(t, p); got != want {
+		t.Errorf("result %+v, want %+v", got, want)
+	}
+}
+
 // fifo is a named pipe. A process that opens it for writing keeps it open in all that it starts, so its end is the
 // end of them all.
 type fifo struct {
@@ -134,15 +142,21 @@ func (f *fifo) line(t *testing.T) string {
 	t.Helper()
 	if f.lines == nil {
 		file, err := os.Open(f.name) // blocks until a process opens it for writing
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		t.Cleanup(func() { file.Close() })
 		noErr(t, file.SetReadDeadline(time.Now().Add(bound)))
 		f.lines = bufio.NewReader(file)
 	}
 	line := must(f.lines.ReadString('\n'))(t)
 	return strings.TrimSpace(line)
+}
+
+// says waits for the next line, and checks it.
+func (f *fifo) says(t *testing.T, want string) {
+	t.Helper()
+	if got := f.line(t); got != want {
+		t.Errorf("%q is said, want %q", got, want)
+	}
 }
 
 // ended waits until no process has it open for writing.
@@ -196,11 +210,7 @@ func startSupervisor(t *testing.T, script string, f *fifo, limit time.Duration) 
 // A guardian that is stopped reads no orders, and its pipe fills up. chubbyctl keeps the deadline nevertheless, and
 // ends both then.
 func TestOrdersDoNotBlock(t *testing.T) {
-	f := newFIFO(t)
-	c := shell(stubborn, f.name)
-	c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
-	p := start(t, c)
-	f.line(t)
+	p, f := startStubborn(t, func(c *Command) { c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond })
 	noErr(t, p.guardian.Process.Signal(unix.SIGSTOP))
 	ordered := make(chan struct{})
 	go func() {
@@ -216,9 +226,7 @@ func TestOrdersDoNotBlock(t *testing.T) {
 		_ = p.guardian.Process.Kill()
 		t.Fatal("an order waits for a guardian that reads none")
 	}
-	if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
-		t.Errorf("result %+v, want cut by SIGKILL", got)
-	}
+	endsAs(t, p, Result{Code: 137, Cut: true})
 	f.ended(t)
 }
 
@@ -269,12 +277,8 @@ func TestAudienceIsCountedOnce(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `sleep 60 & setsid sh -c 'echo $$; exec sleep 60' & wait`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, cmd.Start())
 	var outside int
 	_, err = fmt.Fscanln(out, &outside)
 	g := guardian{pid: cmd.Process.Pid}
@@ -283,9 +287,7 @@ func TestAudienceIsCountedOnce(t *testing.T) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 	_ = cmd.Wait() // it was killed
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if len(everybody) < 3 {
 		t.Errorf("the family is %v, want the shell and two more", everybody)
 	}

@@ -36,9 +36,7 @@ func TestEverySignalIsPassedOn(t *testing.T) {
 	f.line(t)
 	for _, s := range signals {
 		noErr(t, cmd.Process.Signal(s))
-		if got := f.line(t); got != fmt.Sprint(int(s)) {
-			t.Errorf("signal %d: the command got %q", s, got)
-		}
+		f.says(t, fmt.Sprint(int(s)))
 	}
 }
 
@@ -93,9 +91,7 @@ func TestStopOfOneProcess(t *testing.T) {
 	for _, s := range []syscall.Signal{unix.SIGCONT, unix.SIGUSR2} {
 		noErr(t, unix.Kill(supervisor, s))
 	}
-	if got := ends(t, script); got != 33 {
-		t.Errorf("ended with %d, want 33", got)
-	}
+	exits(t, script, 33)
 }
 
 // listener is a command that writes its pid, waits for a SIGUSR2, reads as many lines as there are names for them, writes
@@ -147,18 +143,14 @@ func TestForeignStopDoesNotSuspend(t *testing.T) {
 	}
 	noErr(t, unix.Kill(command, unix.SIGCONT))
 	typed(t, person, "on\n")
-	if got := f.line(t); got != "read on" {
-		t.Errorf("the command %s", got)
-	}
-	if got := ends(t, cmd); got != 4 {
-		t.Errorf("ended with %d, want 4", got)
-	}
+	f.says(t, "read on")
+	exits(t, cmd, 4)
 	if strings.Contains(said.String(), "suspended") {
 		t.Errorf("chubbyctl was suspended: %s", said)
 	}
 }
 
-// What the caller ignores the command ignores, and nothing else. (Of other signals Go does not tell.)
+// The command ignores the signals that its caller ignores, and no others, as far as Go knows them.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	for ignored, want := range map[string]string{
 		"":                     "0000000000000000",
@@ -184,9 +176,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		if ignores, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(got, "SigIgn:")), 16, 64); err != nil || fmt.Sprintf("%016x", ignores&(1<<31-1)) != want {
 			t.Errorf("the caller ignores %q: the command has %q, want %s", ignored, got, want)
 		}
-		if code := ends(t, cmd); code != 0 {
-			t.Errorf("it ended with %d", code)
-		}
+		exits(t, cmd, 0)
 	}
 }
 
@@ -197,16 +187,10 @@ func TestSignalsReachTheGroup(t *testing.T) {
 	p := start(t, shell(`exec 5>"$1"; trap 'wait; exit 9' TERM
 		sh -c 'trap "echo child >&5; exit" TERM; echo ready >&5; while :; do sleep 0.01; done' &
 		wait`, f.name))
-	if got := f.line(t); got != "ready" {
-		t.Fatal(got)
-	}
+	f.says(t, "ready")
 	p.Signal(unix.SIGTERM)
-	if got := f.line(t); got != "child" {
-		t.Errorf("the child got %q", got)
-	}
-	if got := wait(t, p); got != (Result{Code: 9}) {
-		t.Errorf("result %+v, want 9: the command's own", got)
-	}
+	f.says(t, "child")
+	endsAs(t, p, Result{Code: 9})
 }
 
 // Other signals go to the command alone: its children may not expect them.
@@ -217,13 +201,9 @@ func TestOtherSignalsReachTheCommandAlone(t *testing.T) {
 		while :; do wait; done`, f.name))
 	f.line(t)
 	p.Signal(unix.SIGUSR1)
-	if got := f.line(t); got != "right" {
-		t.Errorf("USR1 was taken by: %s", got)
-	}
+	f.says(t, "right")
 	p.Signal(unix.SIGUSR2) // not SIGHUP, which a shell cannot trap if this test runs under nohup
-	if got := wait(t, p); got.Code != 4 {
-		t.Errorf("result %+v, want 4", got)
-	}
+	endsAs(t, p, Result{Code: 4})
 }
 
 // An interrupt that came before the start is passed on to the command; another signal is not, because a command that has
@@ -234,9 +214,7 @@ func TestSignalsBeforeTheStart(t *testing.T) {
 	signals <- unix.SIGTERM
 	p := must(Start(shell("sleep 1000"), signals))(t)
 	t.Cleanup(p.Stop)
-	if got := wait(t, p); got != (Result{Code: 143}) {
-		t.Errorf("result %+v, want ended by SIGTERM", got)
-	}
+	endsAs(t, p, Result{Code: 143})
 }
 
 // A stopped process takes no signal but SIGKILL, until it is continued.
@@ -247,9 +225,7 @@ func TestSuspendedCommandIsStopped(t *testing.T) {
 	p := start(t, c)
 	f.line(t)
 	p.Stop()
-	if got := wait(t, p); got != (Result{Code: 6, Cut: true}) {
-		t.Errorf("result %+v, want 6: continued to end in order", got)
-	}
+	endsAs(t, p, Result{Code: 6, Cut: true})
 }
 
 // startPipeline runs a pipeline in the foreground of a terminal, as an interactive shell does. In the line, "$0" supervisor "$1"
@@ -267,12 +243,8 @@ func TestCommandAsksBesideAPipe(t *testing.T) {
 	cmd, person := startPipeline(t, `echo payload | "$0" supervisor "$1" "$2" "$3"; exit $?`,
 		`exec 5>"$1"; read password </dev/tty; read input; echo "$password $input" >&5; exit 6`, f)
 	typed(t, person, "secret\n")
-	if got := f.line(t); got != "secret payload" {
-		t.Errorf("the command read %q", got)
-	}
-	if code := ends(t, cmd); code != 6 {
-		t.Errorf("it ended with %d, want 6, the command's own", code)
-	}
+	f.says(t, "secret payload")
+	exits(t, cmd, 6)
 }
 
 // The next of a pipeline asks at the terminal, as sudo and less do.
@@ -281,12 +253,8 @@ func TestPipelineAsks(t *testing.T) {
 	cmd, person := startPipeline(t, `"$0" supervisor "$1" "$2" "$3" | { exec 5>"$4"; read password </dev/tty; read input; echo "$password $input" >&5; exit 7; }; exit $?`,
 		`echo made`, f)
 	typed(t, person, "secret\n")
-	if got := f.line(t); got != "secret made" {
-		t.Errorf("the next of the pipeline read %q", got)
-	}
-	if code := ends(t, cmd); code != 7 {
-		t.Errorf("it ended with %d, want 7, the pipeline's", code)
-	}
+	f.says(t, "secret made")
+	exits(t, cmd, 7)
 }
 
 // Both ask, in turn: each has the terminal when it asks.
@@ -298,14 +266,10 @@ func TestTerminalGoesToWhoAsks(t *testing.T) {
 		while ! [ -e "$1.turn" ]; do sleep 0.01; done; read line </dev/tty; echo "the command read $line" >&5; echo turn; exec sleep 1000`, f)
 	for _, want := range []string{"the command read 1", "the next read 2", "the command read 3", "the next read 4"} {
 		typed(t, person, want[len(want)-1:]+"\n")
-		if got := f.line(t); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		f.says(t, want)
 	}
 	typed(t, person, "\x03") // for all of the pipeline
-	if code := ends(t, cmd); code != 0 {
-		t.Errorf("it ended with %d, want 0, that of the last in the pipeline", code)
-	}
+	exits(t, cmd, 0)
 }
 
 // Ctrl-Z, fg and Ctrl-C are for all of a pipeline.
@@ -319,9 +283,7 @@ func TestPipelineIsSuspended(t *testing.T) {
 	f.line(t)
 	typed(t, person, "\x1a")
 	typed(t, person, "on\n")
-	if got := f.line(t); got != "read on" {
-		t.Errorf("the next of the pipeline: %q", got)
-	}
+	f.says(t, "read on")
 	typed(t, person, "\x03")
 	ends(t, cmd)
 	f.ended(t)

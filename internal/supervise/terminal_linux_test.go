@@ -21,21 +21,13 @@ import (
 func terminalPair(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { person.Close() })
-	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0))
 	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { program.Close() })
 	return person, program
 }
@@ -96,13 +88,9 @@ func TestTerminalIsTheCommands(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; trap 'exit 21' INT; read line; echo "read $line" >&5; while :; do sleep 0.01; done`, f)
 	typed(t, person, "hello\n")
-	if got := f.line(t); got != "read hello" {
-		t.Errorf("the command %s", got)
-	}
+	f.says(t, "read hello")
 	typed(t, person, "\x03")
-	if code := ends(t, cmd); code != 21 {
-		t.Errorf("after Ctrl-C: %d, want 21: the command's own", code)
-	}
+	exits(t, cmd, 21)
 	if strings.Contains(said.String(), "foreground") || strings.Contains(said.String(), "suspended") {
 		t.Errorf("the terminal: %s", said)
 	}
@@ -114,17 +102,11 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, said := startOnTerminal(t, `exec 5>"$1"; read line; echo "read $line" >&5; read line; echo "read $line" >&5; exit 4`, f)
 	typed(t, person, "one\n")
-	if got := f.line(t); got != "read one" {
-		t.Errorf("the command %s", got)
-	}
+	f.says(t, "read one")
 	typed(t, person, "\x1a")
 	typed(t, person, "two\n")
-	if got := f.line(t); got != "read two" {
-		t.Errorf("the command %s", got)
-	}
-	if code := ends(t, cmd); code != 4 {
-		t.Errorf("ended with %d, want 4", code)
-	}
+	f.says(t, "read two")
+	exits(t, cmd, 4)
 	if !strings.Contains(said.String(), "suspended") {
 		t.Errorf("nothing was said of being suspended: %q", said)
 	}
@@ -137,9 +119,7 @@ func startInTheBackground(t *testing.T, script string, f *fifo) (cmd *exec.Cmd, 
 	// The shell starts the supervisor in a group of its own, in the background, and
 	// brings it to the foreground when it reads a line from its third descriptor.
 	order, give, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { order.Close(); give.Close() })
 	cmd = exec.Command("sh", "-c", `set -m; "$0" supervisor "$1" "$2" "$3" 3<&- & read go <&3; fg >&2; exit $?`, os.Args[0], script, f.name, plenty.String())
 	cmd.ExtraFiles = []*os.File{order}
@@ -169,6 +149,14 @@ func ends(t *testing.T, cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
+// exits waits for a process, and checks its exit code.
+func exits(t *testing.T, cmd *exec.Cmd, want int) {
+	t.Helper()
+	if got := ends(t, cmd); got != want {
+		t.Errorf("it ended with %d, want %d", got, want)
+	}
+}
+
 // A command that was started in the background can read when the shell has brought it to the foreground.
 func TestBroughtToTheForeground(t *testing.T) {
 	f := newFIFO(t)
@@ -177,12 +165,8 @@ func TestBroughtToTheForeground(t *testing.T) {
 	waitForState(t, pid, 'T') // as it reads in the background
 	foreground()
 	typed(t, person, "hello\n")
-	if got := f.line(t); got != "read hello" {
-		t.Errorf("the command %s", got)
-	}
-	if code := ends(t, cmd); code != 6 {
-		t.Errorf("it ended with %d, want 6, the command's own", code)
-	}
+	f.says(t, "read hello")
+	exits(t, cmd, 6)
 }
 
 // A signal that asks a stopped command to end also continues it, so that it takes the signal.
@@ -193,9 +177,7 @@ func TestInterruptOfAStoppedCommand(t *testing.T) {
 		f.line(t)
 		waitForState(t, p.pid, 'T')
 		p.Signal(s)
-		if got := wait(t, p); got.Code != 128+int(s) {
-			t.Errorf("after %v: %+v, want an end by it", s, got)
-		}
+		endsAs(t, p, Result{Code: 128 + int(s)})
 	}
 }
 
@@ -203,12 +185,8 @@ func TestInterruptOfAStoppedCommand(t *testing.T) {
 func TestTerminalIsSetBack(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person, _ := startOnTerminal(t, `exec 5>"$1"; stty raw -echo; echo ready >&5; kill -KILL $$`, f)
-	if got := f.line(t); got != "ready" {
-		t.Fatal(got)
-	}
-	if code := ends(t, cmd); code != 137 {
-		t.Errorf("it ended with %d, want 137", code)
-	}
+	f.says(t, "ready")
+	exits(t, cmd, 137)
 	after := must(unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS))(t)
 	if want := uint32(unix.ECHO | unix.ICANON | unix.ISIG); after.Lflag&want != want {
 		t.Errorf("the terminal is left raw: %x", after.Lflag)
@@ -220,9 +198,7 @@ func TestTerminalIsSetBack(t *testing.T) {
 func TestSuspendedOnce(t *testing.T) {
 	f := newFIFO(t)
 	order, give, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer order.Close()
 	defer give.Close()
 	listening := fmt.Sprintf(`exec '%s' listener "$1" read`, os.Args[0])
@@ -242,12 +218,8 @@ func TestSuspendedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	typed(t, person, "on\n")
-	if got := f.line(t); got != "read on" {
-		t.Errorf("the command %s", got)
-	}
-	if code := ends(t, cmd); code != 33 {
-		t.Errorf("the shell ended with %d, want 33, the command's own", code)
-	}
+	f.says(t, "read on")
+	exits(t, cmd, 33)
 }
 
 // A command may have made another group the terminal's foreground, as a shell does for
@@ -259,16 +231,10 @@ func TestTerminalComesBackFromAJob(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `"$0" supervisor "$1" "$2" "$3"; code=$?; exec 6>"$4"; echo "ended with $code" >&6; read line; echo "read $line" >&6`, os.Args[0], shell, f.name, plenty.String(), after.name)
 	person := onTerminal(t, cmd)
 	command := number(t, f)
-	if got := f.line(t); got != "set" {
-		t.Fatal(got)
-	}
+	f.says(t, "set")
 	noErr(t, unix.Kill(command, unix.SIGKILL))
 	f.ended(t)
-	if got := after.line(t); got != "ended with 137" {
-		t.Error(got)
-	}
+	after.says(t, "ended with 137")
 	typed(t, person, "on\n")
-	if got := after.line(t); got != "read on" {
-		t.Errorf("afterwards it %s", got)
-	}
+	after.says(t, "read on")
 }

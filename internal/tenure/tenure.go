@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -57,10 +58,35 @@ type Command struct {
 	Args    []string
 	Env     []string
 	Data    *[]byte         // its standard input; nil: this process's
-	Changed <-chan struct{} // receives when the session enters or leaves jeopardy
-	Heard   fmt.Stringer    // what replicas said when the cell fell silent, after a colon
+	News    *News           // of the session; may be nil
 	Asked   <-chan struct{} // closed when another should have the lock
 	GivesUp func() bool     // called then; reports whether CMD is asked to end
+}
+
+// News passes on to a Command that its session enters or leaves jeopardy.
+type News struct {
+	changed chan struct{}
+	heard   atomic.Pointer[string] // what replicas said when the cell fell silent
+}
+
+// NewNews returns news for one Command.
+func NewNews() *News { return &News{changed: make(chan struct{}, 1)} }
+
+// Hear is for client.Config.OnState.
+func (n *News) Hear(change client.StateChange) {
+	n.heard.Store(&change.Heard)
+	select {
+	case n.changed <- struct{}{}:
+	default: // the receiver reads the state when it receives, so one is enough
+	}
+}
+
+// String returns what replicas said, after a colon; "" if they said nothing.
+func (n *News) String() string {
+	if text := n.heard.Load(); text != nil && *text != "" {
+		return ": " + *text
+	}
+	return ""
 }
 
 // NotBegun says that a command did not begin, and read no input.
@@ -93,6 +119,9 @@ func (e *Ended) Unwrap() error { return e.Err }
 // Run runs the command while the lock is held, and passes signals (supervise.Listen) to it. Its error is
 // NotBegun if the command certainly did not begin, else *Ended.
 func (c Command) Run(signals chan os.Signal) error {
+	if c.News == nil {
+		c.News = NewNews()
+	}
 	budget := c.Budget(c.Session.Lease())
 	if c.Verbose {
 		c.Notice(budget.String())
@@ -161,18 +190,11 @@ func (c Command) outcome(process *supervise.Process) error {
 	case result.Cut:
 		end.Lost, end.Err = true, api.Errorf(api.LockLost,
 			"%v could have been lost: the cell did not answer for as long as nobody else could have it%s; "+
-				"CMD was stopped, and ended with %d", c.Name, c.heard(), result.Code)
+				"CMD was stopped, and ended with %d", c.Name, c.News, result.Code)
 	case result.Code == 0:
 		return nil
 	}
 	return end
-}
-
-func (c Command) heard() string {
-	if c.Heard == nil {
-		return ""
-	}
-	return c.Heard.String()
 }
 
 // watch follows the lock until the command is gone. It reports jeopardy, asks the command to end when another
@@ -192,7 +214,7 @@ func (c Command) watch(process *supervise.Process) {
 			if c.GivesUp() {
 				process.Signal(syscall.SIGTERM)
 			}
-		case <-c.Changed:
+		case <-c.News.changed:
 			was := jeopardy
 			jeopardy = c.Session.Left() <= 0
 			switch {
@@ -200,7 +222,7 @@ func (c Command) watch(process *supervise.Process) {
 				left := c.Lock.ExclusiveUntil() - c.KillAfter - c.Budget(c.Session.Lease()).Margin
 				sendSignal(process.Signal, c.Jeopardy)
 				c.Notice(fmt.Sprintf("jeopardy: the cell does not answer%s; CMD is stopped in %v unless it does",
-					c.heard(), max(left, 0).Round(100*time.Millisecond)))
+					c.News, max(left, 0).Round(100*time.Millisecond)))
 			case was && !jeopardy && lost != nil:
 				sendSignal(process.SignalUnstopped, c.Safe) // too late if CMD is being stopped
 				if !process.Stopping() {

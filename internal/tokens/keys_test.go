@@ -134,8 +134,7 @@ func TestParseKeySet(t *testing.T) {
 func TestTokensWaitForKeysThatAreRead(t *testing.T) {
 	f := newFixture(t, nil)
 	old, _ := KeySet(f.issuer)
-	next := newIssuer(t)
-	next.now = f.issuer.now
+	next := f.another(t)
 	fresh, _ := KeySet(f.issuer, next)
 	text := old
 	asked, answer := make(chan struct{}, 9), make(chan struct{}, 9)
@@ -178,9 +177,7 @@ func TestKeysThatCannotBeUnderstood(t *testing.T) {
 	} {
 		f := newFixture(t, nil)
 		got, err := f.Verify(t.Context(), f.sign(t, f.claims()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		next := newIssuer(t)
 		public, _ := next.public()
 		text, _ := json.Marshal(map[string]any{"keys": []any{public, odd}})
@@ -199,8 +196,7 @@ func TestNewKeyInAFile(t *testing.T) {
 		f.time = f.time.Add(5 * time.Second)
 		_, _ = f.Refresh(t.Context())
 	}
-	next := newIssuer(t)
-	next.now = f.issuer.now
+	next := f.another(t)
 	writeKeys(t, f.file, f.issuer, next)
 	f.time = f.time.Add(4900 * time.Millisecond)
 	go func() { <-f.Wanted(); _, _ = f.Refresh(t.Context()) }()

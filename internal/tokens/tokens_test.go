@@ -29,9 +29,7 @@ func writeKeys(t testing.TB, name string, issuers ...Issuer) {
 	if err == nil {
 		err = os.WriteFile(name, text, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 }
 
 // fixture is a store over a file, with a clock that stands still.
@@ -54,6 +52,13 @@ func newFixture(t testing.TB, edit func(*Config)) *fixture {
 	f.Store = newStore(cfg, f.issuer.now)
 	must(f.Refresh(t.Context()))(t)
 	return f
+}
+
+// another returns another issuer, with the same clock.
+func (f *fixture) another(t testing.TB) Issuer {
+	i := newIssuer(t)
+	i.now = f.issuer.now
+	return i
 }
 
 // claims are those of a token that counts.
@@ -122,8 +127,7 @@ func TestVerifySignatures(t *testing.T) {
 	secret := must(public.MarshalJSON())(t)
 	hmac := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: secret, KeyID: public.KeyID}}, nil))(t)
 	forged := must(jwt.Signed(hmac).Claims(f.claims()).Serialize())(t)
-	stranger := newIssuer(t)
-	stranger.now = f.issuer.now
+	stranger := f.another(t)
 	unknown := must(stranger.Sign(f.claims()))(t)
 	for name, token := range map[string]string{
 		"none":           with(map[string]any{"alg": "none"}),
@@ -177,8 +181,7 @@ func TestClaim(t *testing.T) {
 func TestKeysChange(t *testing.T) {
 	f := newFixture(t, nil)
 	token := must(f.Verify(t.Context(), f.sign(t, f.claims())))(t)
-	next := newIssuer(t)
-	next.now = f.issuer.now
+	next := f.another(t)
 	writeKeys(t, f.file, f.issuer, next)
 	if changed, err := f.Refresh(t.Context()); !changed || err != nil {
 		t.Fatal(changed, err)
@@ -189,9 +192,7 @@ func TestKeysChange(t *testing.T) {
 	if !f.Counts(token) {
 		t.Error("its key is there, and it does not count")
 	}
-	if err := os.WriteFile(f.file, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(f.file, []byte("{"), 0o600))
 	if _, err := f.Refresh(t.Context()); err == nil || f.Err() == nil {
 		t.Error("half a file is no error")
 	}
@@ -213,8 +214,7 @@ func TestKeysChange(t *testing.T) {
 // A token that is signed with a key that is not known has the keys read again, but not at each.
 func TestUnknownKeysAreLookedFor(t *testing.T) {
 	f := newFixture(t, nil)
-	next := newIssuer(t)
-	next.now = f.issuer.now
+	next := f.another(t)
 	writeKeys(t, f.file, next)
 	token := must(next.Sign(f.claims()))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

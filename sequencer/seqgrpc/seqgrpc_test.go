@@ -55,14 +55,21 @@ func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) err
 	return s.stream(stream)
 }
 
-// serve starts a guarded server and returns a way to dial it.
+// serve starts a server behind a guard, and returns a way to dial it.
 func serve(t *testing.T, srv *service) (dial func(opts ...grpc.DialOption) *grpc.ClientConn) {
+	t.Helper()
+	dial, _ = guarded(t, srv)
+	return dial
+}
+
+// guarded is serve, and returns the guard, too.
+func guarded(t *testing.T, srv *service) (dial func(opts ...grpc.DialOption) *grpc.ClientConn, guard *sequencer.Guard) {
 	t.Helper()
 	store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "guard"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{
+	guard, err = sequencer.NewGuard(t.Context(), sequencer.GuardConfig{
 		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: store})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +98,7 @@ func serve(t *testing.T, srv *service) (dial func(opts ...grpc.DialOption) *grpc
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
-	}
+	}, guard
 }
 
 // holder is a client that sends the sequencer of that token with every call.
@@ -123,7 +130,7 @@ func limited(t *testing.T) context.Context {
 
 func TestUnaryCallsAreFenced(t *testing.T) {
 	var calls atomic.Int32
-	dial := serve(t, &service{unary: func(context.Context) error { calls.Add(1); return nil }})
+	dial, guard := guarded(t, &service{unary: func(context.Context) error { calls.Add(1); return nil }})
 	ctx := limited(t)
 	call := func(conn *grpc.ClientConn, ctx context.Context) (string, error) {
 		reply, err := pb.NewTestServiceClient(conn).UnaryCall(ctx, &pb.SimpleRequest{})
@@ -160,6 +167,9 @@ func TestUnaryCallsAreFenced(t *testing.T) {
 	wantStatus(t, err, codes.FailedPrecondition, "not sent")
 	if got := calls.Load(); got != 4 {
 		t.Errorf("the handler was called %d times; four calls were let in", got)
+	}
+	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 4, RefusedStale: 1, RefusedMissing: 2, RefusedOther: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
@@ -316,82 +326,4 @@ func TestStreamsAreFenced(t *testing.T) {
 	wantStatus(t, open(), codes.FailedPrecondition, "no sequencer")
 	wantStatus(t, open(grpc.WithStreamInterceptor(seqgrpc.StreamClientInterceptor(func() string { return "" }))),
 		codes.FailedPrecondition, "not sent")
-}
-
-// A call that brings no sequencer, or two, is counted too.
-func TestMissingIsCounted(t *testing.T) {
-	guard, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{
-		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: forgetful{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	intercept := seqgrpc.UnaryInterceptor(guard)
-	for _, sent := range []metadata.MD{{}, metadata.Pairs(seqgrpc.MetadataKey, text(57), seqgrpc.MetadataKey, text(58))} {
-		_, err := intercept(metadata.NewIncomingContext(t.Context(), sent), nil, &grpc.UnaryServerInfo{FullMethod: pb.TestService_UnaryCall_FullMethodName},
-			func(context.Context, any) (any, error) { t.Error("let in"); return nil, nil })
-		wantStatus(t, err, codes.FailedPrecondition, "sequencer")
-	}
-	if got, want := guard.Stats(), (sequencer.Stats{RefusedMissing: 2}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
-type forgetful struct{}
-
-func (forgetful) Load(context.Context) ([]sequencer.Sequencer, error) { return nil, nil }
-func (forgetful) Save(context.Context, sequencer.Sequencer) error     { return nil }
-
-// What the guard costs a call, beside one that is not guarded: the interceptor
-// alone, and a whole call over a connection in memory.
-func BenchmarkUnaryInterceptor(b *testing.B) {
-	guard, err := sequencer.NewGuard(b.Context(), sequencer.GuardConfig{
-		Locks: []api.Path{api.MustParsePath("/ls/foo/svc/primary")}, Store: forgetful{}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	guarded := seqgrpc.UnaryInterceptor(guard)
-	free := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		return handler(ctx, request)
-	}
-	for _, c := range []struct {
-		name      string
-		intercept grpc.UnaryServerInterceptor
-	}{{"no", free}, {"yes", guarded}} {
-		b.Run("net=none/guarded="+c.name, func(b *testing.B) {
-			ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs(seqgrpc.MetadataKey, text(57)))
-			info := &grpc.UnaryServerInfo{FullMethod: pb.TestService_UnaryCall_FullMethodName}
-			handler := func(context.Context, any) (any, error) { return nil, nil }
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := c.intercept(ctx, nil, info, handler); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run("net=memory/guarded="+c.name, func(b *testing.B) {
-			server := grpc.NewServer(grpc.UnaryInterceptor(c.intercept))
-			pb.RegisterTestServiceServer(server, &service{})
-			listener := bufconn.Listen(1 << 16)
-			served := make(chan error, 1)
-			go func() { served <- server.Serve(listener) }()
-			defer func() { server.Stop(); <-served }()
-			conn, err := grpc.NewClient("passthrough:///bufconn", append(holder(57),
-				grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))...)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer conn.Close()
-			client := pb.NewTestServiceClient(conn)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := client.UnaryCall(b.Context(), &pb.SimpleRequest{}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	if guard.Stats().Accepted == 0 {
-		b.Error("nothing was guarded")
-	}
 }

@@ -21,14 +21,9 @@ import (
 
 func main() {
 	var err error
-	switch {
-	case filepath.Base(os.Args[0]) == "systemctl":
-		err = systemctl(os.Args[1:])
-	case len(os.Args) == 3 && os.Args[1] == "supervise":
-		err = supervise(os.Args[2])
-	case len(os.Args) == 4 && os.Args[1] == "hold":
+	if len(os.Args) == 4 && os.Args[1] == "hold" {
 		err = holdHost(os.Args[2], os.Args[3])
-	default:
+	} else {
 		err = try()
 	}
 	if err != nil {
@@ -86,7 +81,7 @@ func impossible() string {
 	if os.Geteuid() != 0 {
 		return "it makes namespaces and mounts, for which it has to be root"
 	}
-	for _, tool := range []string{"ip", "nsenter", "bash", "runuser", "useradd", "curl", "openssl"} {
+	for _, tool := range []string{"ip", "nsenter", "setpriv", "bash", "runuser", "useradd", "curl", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return tool + " is not installed (Debian: iproute2, util-linux, passwd, curl, openssl)"
 		}

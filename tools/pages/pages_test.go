@@ -60,15 +60,3 @@ func TestMerge(t *testing.T) {
 		t.Errorf("merged: %q", got)
 	}
 }
-
-func TestParseUnit(t *testing.T) {
-	const good = "[Service]\nUser=chubby\nExecStart=/bin/true\n"
-	if u, err := parseUnit(good); err != nil || u["Service.User"] != "chubby" {
-		t.Errorf("%v, %v", u, err)
-	}
-	for _, bad := range []string{good + "Restrat=on-failure\n", good + "[Unit]\nUser=x\n", "[Service]\nUser=chubby\n"} {
-		if u, err := parseUnit(bad); err == nil {
-			t.Errorf("%q is taken as %v", bad, u)
-		}
-	}
-}

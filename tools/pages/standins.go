@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"os"
 	"path/filepath"
 	"time"
@@ -10,14 +11,17 @@ import (
 type standIn struct {
 	command string
 	why     string
-	script  string // of sh; "" is this program itself
+	script  string // of sh
 }
+
+//go:embed systemctl.sh
+var systemctl string
 
 // standIns is the whole list. Everything else in the pages runs as it is written.
 func standIns() []standIn {
 	return []standIn{
 		{"make", "the binaries are built before, and the directory is not the source", `[ "$*" = build ] && cp -r /mnt/source/. .`},
-		{"systemctl", "no systemd runs in the hosts: unit.go starts what the unit says, as it says", ""},
+		{"systemctl", "no systemd runs in the hosts: what the unit says is started, as it says", systemctl},
 		{"journalctl", "and keeps what it prints", `case "$*" in
 "--unit chubbyd --follow") exec tail -n +1 --retry --follow=name /var/log/journal/chubbyd 2>/dev/null ;;
 "--unit chubbyd") exec cat /var/log/journal/chubbyd ;;
@@ -58,14 +62,7 @@ func (w *world) writeStandIns() error {
 		}
 	}
 	for _, s := range standIns() {
-		file := filepath.Join(dir, s.command)
-		if s.script == "" {
-			if err := shell("cp " + w.exe + " " + file); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := os.WriteFile(file, []byte("#!/bin/sh\nset -e\n"+s.script+"\n"), 0o755); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(filepath.Join(dir, s.command), []byte("#!/bin/sh\nset -e\n"+s.script+"\n"), 0o755); err != nil { //nolint:gosec // it is run
 			return err
 		}
 	}

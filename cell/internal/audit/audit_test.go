@@ -165,13 +165,7 @@ func TestRefusalsOfABrokenDiskAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "dir")
 		name := filepath.Join(dir, "audit.log")
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		must(os.Mkdir(dir, 0o700))
+		testbed.NoErr(t, os.Mkdir(dir, 0o700))
 		l := openLog(t, name, nil)
 		refuse := func(times int) {
 			for range times {
@@ -179,17 +173,17 @@ func TestRefusalsOfABrokenDiskAreCounted(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		must(os.RemoveAll(dir))
+		testbed.NoErr(t, os.RemoveAll(dir))
 		refuse(3)
 		time.Sleep(omittedEvery) // virtual; the line that counts them is not written either
 		refuse(2)
-		must(os.Mkdir(dir, 0o700))
+		testbed.NoErr(t, os.Mkdir(dir, 0o700))
 		refuse(1)
 		all := records(t, RefusedFile(name))
 		if len(all) != 2 || all[0].Event != Omitted || all[0].Count != 5 || all[1].Event != Refusal {
 			t.Errorf("%+v", all)
 		}
-		must(os.RemoveAll(dir))
+		testbed.NoErr(t, os.RemoveAll(dir))
 		l.Refused(Record{Call: "Open"})
 		l.Close()
 		if said := "refusals have no line in the audit log"; !strings.Contains(l.logged.String(), said) || l.failed.Load() != 0 {
@@ -249,7 +243,7 @@ func TestFileIsTakenAway(t *testing.T) {
 	})
 }
 
-// Who cannot write waits for a bounded time.
+// A caller waits for a bounded time if nothing can be written.
 func TestDiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := openLog(t, filepath.Join(t.TempDir(), "audit.log"), nil)

@@ -29,7 +29,7 @@ type file struct {
 	size    int64
 	torn    bool  // it ends within a line
 	unnamed bool  // it was empty when it was opened, so its name may not survive a crash of the machine
-	earlier error // why a file that was left could not be synced; until sync tells it
+	earlier error // why an earlier file could not be synced; until sync returns it
 
 	stuck bool            // it is full, and could not be renamed
 	again session.Instant // when that is tried again, if stuck
@@ -66,7 +66,7 @@ func (a *file) open() error {
 	return nil
 }
 
-// write appends a line. There is room in a file that is full, and cannot be renamed, for as much again of acts.
+// write appends a line. A full file that cannot be renamed takes as much again of acts.
 func (a *file) write(line []byte, act bool) error {
 	if err := a.prepare(int64(len(line))); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (a *file) write(line []byte, act bool) error {
 	return err
 }
 
-// prepare opens the file again if it is another by now, and begins a new one if it is full.
+// prepare opens the file again if another has taken its place, and begins a new one if it is full.
 func (a *file) prepare(n int64) error {
 	if a.cfg.File == Stdout {
 		return nil
@@ -109,7 +109,7 @@ func (a *file) prepare(n int64) error {
 	return nil
 }
 
-// begin renames a file that is full, so that a new one is begun. If it cannot be renamed it is used further, for a while.
+// begin renames a full file, so that prepare begins a new one. If that fails, the file is used for a while longer.
 func (a *file) begin() {
 	now := a.cfg.Clock()
 	if a.stuck && now < a.again {
@@ -124,8 +124,8 @@ func (a *file) begin() {
 	}
 }
 
-// rename makes the file the youngest of those that are kept. Those that are kept move up to the first number that is free, so that
-// trying again moves none of them once more; if none is free, the oldest goes.
+// rename makes the file the youngest of the kept ones. These move up to the first free number, so that a second
+// try moves none again; without one, the oldest goes.
 func (a *file) rename() error {
 	older := func(n int) string { return fmt.Sprintf("%s.%d", a.cfg.File, n) }
 	free := 1
@@ -143,21 +143,21 @@ func (a *file) rename() error {
 	return os.Rename(a.cfg.File, older(1))
 }
 
-// leave closes a file after which another follows. What is in it is synced first: sync will know of the other alone.
+// leave syncs and closes a file before another follows: sync will only know the other.
 func (a *file) leave() {
 	//mutant: /* nothing */ //by TestFilesAreSyncedBeforeTheNext of ./cell/internal/audit
 	a.earlier = errors.Join(a.earlier, a.syncThis())
 	a.close()
 }
 
-// sync has what was written, to files that were left since, too, survive a crash of the machine.
+// sync makes all that was written survive a crash of the machine, also in earlier files.
 func (a *file) sync() error {
 	err := errors.Join(a.earlier, a.syncThis())
 	a.earlier = nil
 	return err
 }
 
-// syncThis syncs the file that is open, and the directory that has its name. What is no regular file has nothing to survive.
+// syncThis syncs the open file, and its name in the directory, if it is a regular one.
 func (a *file) syncThis() error {
 	if a.f == nil || a.info == nil || !a.info.Mode().IsRegular() {
 		return nil

@@ -101,16 +101,10 @@ func TestFileThatCannotBeRenamed(t *testing.T) {
 			t.Errorf("%s has %q (%v), want %q", name, data, err, want)
 		}
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	kept := cfg.File + ".2"
-	must(os.WriteFile(kept, []byte("kept"), 0o600))
-	must(os.MkdirAll(filepath.Join(cfg.File+".3", "full"), 0o700)) // so .2 cannot become .3
-	must(os.WriteFile(cfg.File+".1", []byte("younger"), 0o600))
+	testbed.NoErr(t, os.WriteFile(kept, []byte("kept"), 0o600))
+	testbed.NoErr(t, os.MkdirAll(filepath.Join(cfg.File+".3", "full"), 0o700)) // so .2 cannot become .3
+	testbed.NoErr(t, os.WriteFile(cfg.File+".1", []byte("younger"), 0o600))
 	a.mustWrite(t, 2)
 	for range 3 {
 		a.mustWrite(t, 1)
@@ -129,12 +123,12 @@ func TestFileThatCannotBeRenamed(t *testing.T) {
 	}
 	in(cfg.File, strings.Repeat(line, 4))
 	in(kept, "kept")
-	must(os.Rename(kept, kept+".away"))
-	must(os.Mkdir(kept, 0o700))
+	testbed.NoErr(t, os.Rename(kept, kept+".away"))
+	testbed.NoErr(t, os.Mkdir(kept, 0o700))
 	if now = now.Add(renameAgain); a.write([]byte(line), true) == nil || failed != 2 {
 		t.Errorf("it is not tried again, or it is written: %d failures", failed)
 	}
-	must(os.Remove(kept))
+	testbed.NoErr(t, os.Remove(kept))
 	now = now.Add(renameAgain)
 	a.mustWrite(t, 1)
 	in(cfg.File, line)
@@ -216,7 +210,7 @@ func TestRefusalsLeaveRoomInTheQueue(t *testing.T) {
 	})
 }
 
-// What is no regular file has no file beside it: everything goes into it.
+// An irregular file has no file beside it: everything goes into it.
 func TestPipeHasEverything(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
 	testbed.NoErr(t, os.Symlink(os.DevNull, name))

@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config is what a Log is told.
+// Config configures a Log.
 type Config struct {
 	Cell, Replica string
 	File          string // its name, or Stdout
@@ -21,13 +21,13 @@ type Config struct {
 	Wall          func() int64
 	Clock         session.Clock
 	Logger        *slog.Logger
-	Failed        func() // is called for each act that was not written, and each time that a file could not be renamed
+	Failed        func() // called for each act that was not written, and each time that a file could not be renamed
 }
 
 // Stdout is the name of the process's standard output, for journals.
 const Stdout = "stdout"
 
-// Bounds of what waits for the disk, and of what anybody can have recorded. A refusal has some 300 bytes.
+// Limits of the queue, and of bounded records. A refusal has some 300 bytes.
 const (
 	maxQueue         = 1024         // records
 	maxBounded       = maxQueue / 2 // of them, if more of these are not taken
@@ -41,7 +41,7 @@ const (
 type entry struct {
 	Record
 	line    []byte
-	bounded bool // anybody can have as many of these as he likes: it goes into the file of refusals
+	bounded bool // anybody can make any number of these: it goes into the file of refusals
 }
 
 // omission is how many records have no line.
@@ -58,13 +58,13 @@ type Log struct {
 	closing chan struct{} // closed when no more can come
 	ended   chan struct{}
 	failed  loglimit.Refusals
-	coming  sync.WaitGroup // who is putting a record into the queue
+	coming  sync.WaitGroup // callers that put a record into the queue
 
 	mu      sync.Mutex      // guards what follows
-	closed  bool            // nobody may begin to put a record into the queue
+	closed  bool            // no record may be put into the queue any more
 	allowed float64         // bytes of bounded records that may go in now; negative after a record that had more
 	earned  session.Instant // when that was last added to
-	omitted omission        // what did not, and no line counts yet
+	omitted omission        // records without a line, not counted in one yet
 }
 
 // RefusedFile returns the name of the file of refusals beside an audit log: audit-refused.log beside audit.log.
@@ -73,7 +73,7 @@ func RefusedFile(name string) string {
 	return strings.TrimSuffix(name, kind) + "-refused" + kind
 }
 
-// Open opens the files, which are created if they are absent, and starts to write to them. What is no regular file has refusals in it, too.
+// Open opens the files, and creates absent ones. An irregular file, such as a pipe, also gets the refusals.
 func Open(cfg Config) (*Log, error) {
 	acts := newFile(cfg)
 	if err := acts.open(); err != nil {
@@ -100,8 +100,8 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Act records what was done by one call, or may have been by who had the right to do it, after the call has ended. It returns when the
-// records are in the queue; it waits for room there for actWait at most, and no less because the caller is gone.
+// Act records the acts of one call that has ended: done, or perhaps done by a caller with the right. It returns when
+// the records are in the queue, and waits for room there for actWait at most, also if the caller is gone.
 func (l *Log) Act(records ...Record) {
 	if l == nil || len(records) == 0 {
 		return
@@ -140,8 +140,8 @@ func (l *Log) Act(records ...Record) {
 // Refused records a refusal, unless there are too many of them.
 func (l *Log) Refused(r Record) { l.bounded(r, Refusal) }
 
-// Unknown records what may have been done, though nobody knows of a right that its caller has: the call ended before it was looked at,
-// perhaps. Strangers can have as many of these as of refusals, and they are bounded together.
+// Unknown records an act that may have been done by a caller without a known right: perhaps the call ended before it
+// was checked. Strangers can cause any number of these, so they are bounded together with refusals.
 func (l *Log) Unknown(r Record) { l.bounded(r, Act) }
 
 func (l *Log) bounded(r Record, kind Event) {
@@ -199,8 +199,8 @@ func (l *Log) offer(e entry) bool {
 	}
 }
 
-// allow reports whether a bounded record may go in, and counts so many bytes of it. How many it has is known after it was let in, since to
-// encode a record costs more than to count it: what it has more than is allowed is owed.
+// allow reports whether a bounded record may go in, and counts that many bytes. A record is encoded only once it may
+// go in, since that costs more than to count it: bytes above the allowance are owed.
 func (l *Log) allow(bytes int) bool {
 	now := l.cfg.Clock()
 	l.mu.Lock()
@@ -213,7 +213,7 @@ func (l *Log) allow(bytes int) bool {
 	return was > 0
 }
 
-// takeOmitted returns a record of those that no line counts, if there are any.
+// takeOmitted returns a record that counts those without a line, if there are any.
 func (l *Log) takeOmitted() []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,15 +225,15 @@ func (l *Log) takeOmitted() []entry {
 	return []entry{{Record: r, line: r.line(maxBoundedField), bounded: true}}
 }
 
-// complete says when, where and what kind of record it is.
+// complete adds the time, the replica and the kind.
 func (l *Log) complete(r Record, kind Event) Record {
 	r.Time = time.Unix(l.cfg.Wall(), 0).UTC().Format(time.RFC3339)
 	r.Cell, r.Replica, r.Event = l.cfg.Cell, l.cfg.Replica, kind
 	return r
 }
 
-// lost says in the replica's log what could not be written, and why. Bounded records are said once a second, and counted in the next line
-// that is written.
+// lost logs, in the replica's log, a record that could not be written; a bounded one at most once a second, and the
+// next line counts it.
 func (l *Log) lost(e entry, why error) {
 	if !e.bounded {
 		l.cfg.Failed()
@@ -246,7 +246,7 @@ func (l *Log) lost(e entry, why error) {
 	}
 }
 
-// Close writes what waits, and closes the file. What is recorded afterwards goes to the replica's log.
+// Close writes the queue, and closes the files. Later acts go to the replica's log.
 func (l *Log) Close() {
 	if l == nil {
 		return
@@ -287,7 +287,7 @@ func (l *Log) write(acts, refused *file) {
 	}
 }
 
-// waiting takes what is in the queue.
+// waiting empties the queue.
 func (l *Log) waiting() (entries []entry) {
 	for len(entries) < maxQueue {
 		select {
@@ -300,7 +300,7 @@ func (l *Log) waiting() (entries []entry) {
 	return entries
 }
 
-// batch writes records, each into its file, and syncs a file if there is an act among them. It reports whether all are written.
+// batch writes records into their files, and syncs a file that got an act. It reports whether all were written.
 func (l *Log) batch(acts, refused *file, entries []entry) (all bool) {
 	all = true
 	done := map[*file][]entry{} // acts

@@ -16,15 +16,15 @@ type Record struct {
 	Replica   string `json:"replica"`
 	Event     Event  `json:"event"`
 	Call      string `json:"call,omitempty"`      // the RPC, as in BreakLock, or RestoreAccess
-	Principal string `json:"principal,omitempty"` // who called; "" if that is not known
+	Principal string `json:"principal,omitempty"` // the caller; "" if unknown
 	From      string `json:"from,omitempty"`      // the address
 	By        string `json:"by,omitempty"`        // the replica that spoke for the principal, whose console it was
-	On        string `json:"on,omitempty"`        // what it was about: a path, a session, a principal
+	On        string `json:"on,omitempty"`        // its object: a path, a session, a principal
 	Reason    string `json:"reason,omitempty"`    // as the caller gave it
-	Code      string `json:"code,omitempty"`      // how the call ended; OK if what was asked is done
+	Code      string `json:"code,omitempty"`      // how the call ended; OK if it was done
 	Message   string `json:"message,omitempty"`   // why not
 	Count     int    `json:"count,omitempty"`     // of an event Omitted
-	Unknown   int    `json:"unknown,omitempty"`   // how many of them may be acts that were done, and no refusals
+	Unknown   int    `json:"unknown,omitempty"`   // of these, calls that may have been acts, and no refusals
 }
 
 // Event is a kind of record.
@@ -32,21 +32,21 @@ type Event string
 
 // The kinds of records.
 const (
-	Act     Event = "act"     // what only an operator may do, or a change of who may do what
+	Act     Event = "act"     // an operator's, or a change of rights
 	Refusal Event = "refusal" // of any call, for lack of a right
-	Omitted Event = "omitted" // how many refusals, and calls of strangers of which it is not known how they ended, were left out
+	Omitted Event = "omitted" // counts refusals, and calls of strangers that may have been acts, without a line
 )
 
-// NotKnown begins the message of an act of which that is so.
+// NotKnown begins the message of an act that may have been done.
 const NotKnown = "it is not known whether this was done: "
 
-// What a caller can put into one field, in bytes; escaped, they are up to six times as many.
+// Limits of a field, in bytes; escaped, it has up to six times as many.
 const (
 	maxField        = 1 << 10
-	maxBoundedField = 256 // of what anybody can have recorded; a principal has no more
+	maxBoundedField = 256 // of bounded records; a principal has no more
 )
 
-// line encodes a record: one line of characters that can be seen. Of each field its caller decides, up to most bytes.
+// line encodes a record in one line of visible characters, with at most most bytes of each field.
 func (r Record) line(most int) []byte {
 	for _, field := range []*string{&r.Call, &r.Principal, &r.From, &r.By, &r.On, &r.Reason, &r.Code, &r.Message} {
 		*field = cut(*field, most)
@@ -59,8 +59,8 @@ func (r Record) line(most int) []byte {
 	return escape(b.Bytes())
 }
 
-// escape escapes what package json leaves as it is and nobody sees, or a terminal acts upon: C1 controls as CSI, what turns the direction
-// of text, what has no width. All of these are inside of JSON's strings.
+// escape escapes characters that package json leaves, and that are invisible or drive a terminal: C1 controls, those
+// that turn the direction of text, those without a width. All are inside JSON's strings.
 func escape(line []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(line) {
@@ -77,7 +77,7 @@ func escape(line []byte) []byte {
 	return b.Bytes()
 }
 
-// cut shortens a text that is too long, between two runes.
+// cut shortens a long text, between two runes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

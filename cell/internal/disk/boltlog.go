@@ -11,7 +11,7 @@ const BoltStore LogStore = "boltdb"
 
 const boltLogName = "log.db"
 
-func openBoltLog(path string, _ logOptions) (logFiles, error) {
+func openBoltLog(path string, _ Options) (logFiles, error) {
 	open := func(path string) (*raftboltdb.BoltStore, error) {
 		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions(), MsgpackUseNewTimeFormat: true})
 	}

@@ -3,7 +3,6 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -16,7 +15,7 @@ import (
 // mark too high, and apply too much: see capCommit in cell/internal/peer. So each entry is stored with the
 // current mark, and the log keeps everything up to it (failStopLogs.DeleteRange).
 //
-// It is safe for concurrent use. A nil mark protects nothing.
+// It is safe for concurrent use.
 type commitMark struct {
 	stored atomic.Uint64                 // the highest mark of an entry when the log was opened
 	live   atomic.Pointer[func() uint64] // Raft's commit index, once Raft runs
@@ -31,9 +30,6 @@ type commitMark struct {
 type covered struct{ index, term uint64 }
 
 func (c *commitMark) index() uint64 {
-	if c == nil {
-		return 0
-	}
 	mark := max(c.stored.Load(), c.snapshotIndex())
 	if live := c.live.Load(); live != nil {
 		mark = max(mark, (*live)())
@@ -45,9 +41,6 @@ func (c *commitMark) noteStored(index uint64) { c.stored.Store(max(c.stored.Load
 
 // noteSnapshot records a complete snapshot. Then the log may delete the entries it covers.
 func (c *commitMark) noteSnapshot(index, term uint64) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latest = covered{index: index, term: term}
@@ -67,18 +60,12 @@ func (c *commitMark) snapshots() (newest, latest covered) {
 }
 
 func (c *commitMark) snapshotIndex() uint64 {
-	if c == nil {
-		return 0
-	}
 	newest, _ := c.snapshots()
 	return newest.index
 }
 
 // lastSurplus returns the last index that may be deleted: the log must reach back to the last snapshot but one.
 func (c *commitMark) lastSurplus() uint64 {
-	if c == nil {
-		return math.MaxUint64
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.before.index
@@ -92,9 +79,6 @@ var errRestart = errors.New("the replica has to be started again")
 // checkDelete rejects the deletion of entries first to last, from a log that begins at begin, if they are
 // committed and no snapshot has them.
 func (c *commitMark) checkDelete(begin, first, last uint64) error {
-	if c == nil {
-		return nil
-	}
 	mark, snapshot := c.index(), c.snapshotIndex()
 	//mutant: switch replaced := first > begin; {
 	switch replaced := first > begin || begin > snapshot; { // an overtaken log begins within the snapshot
@@ -116,7 +100,7 @@ func (c *commitMark) checkDelete(begin, first, last uint64) error {
 // Until its next start, Raft believes this entry still in the log, and accepts none of the master's, since none
 // follows it.
 func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
-	if c == nil || first > begin {
+	if first > begin {
 		return nil // the master's entries replace them
 	}
 	newest, _ := c.snapshots()
@@ -133,9 +117,6 @@ func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
 // the log that it has emptied. A late old snapshot has then taken it further back than it knows, and it would
 // panic over the missing entries. The newest snapshot has them.
 func (c *commitMark) checkFirst(index uint64) error {
-	if c == nil {
-		return nil
-	}
 	_, latest := c.snapshots()
 	if index <= latest.index+1 {
 		return nil

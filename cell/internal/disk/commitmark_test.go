@@ -129,9 +129,7 @@ func TestSnapshotArrivesDuringCompaction(t *testing.T) {
 						s.logs, err = raft.NewLogCache(logCacheEntries, hold(held, s))
 						return err
 					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					testbed.NoErr(t, err)
 					r.take(t, steps...)
 					testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 19 })
 					held.came = make(chan struct{})

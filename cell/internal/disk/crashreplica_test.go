@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,12 +104,15 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 		if !ok {
 			return fmt.Errorf("the log is a %T", s.rawLogs)
 		}
-		noted.logFiles = cameraFiles{noted.logFiles, c}
-		logs := &failStopLogs{inner: cameraLogs{s.rawLogs, c}, failStop: s.failStop, mark: &s.mark}
+		noted.logFiles = struct {
+			*hooked
+			io.Closer
+		}{&hooked{LogStore: noted.logFiles, around: c.aroundLog}, noted.logFiles}
+		seen := &hooked{s.rawLogs, s.rawVotes, s.rawSnaps, c.around}
 		var err error
-		s.logs, err = raft.NewLogCache(logCacheEntries, logs)
-		s.stable = &failStopVotes{inner: cameraVotes{s.rawVotes, c}, failStop: s.failStop}
-		s.snapshots = &failStopSnapshots{inner: cameraSnaps{s.rawSnaps, c}, failStop: s.failStop, mark: &s.mark}
+		s.logs, err = raft.NewLogCache(logCacheEntries, &failStopLogs{inner: seen, failStop: s.failStop, mark: &s.mark})
+		s.stable = &failStopVotes{inner: seen, failStop: s.failStop}
+		s.snapshots = &failStopSnapshots{inner: seen, failStop: s.failStop, mark: &s.mark}
 		return err
 	})
 }
@@ -116,8 +121,12 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 // them.
 func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*crashReplica, error) {
 	var failed error
+	_, wire := raft.NewInmemTransportWithTimeout("a2", time.Minute)
 	opts := testStoreOptions()
-	opts.Fatal = func(err error) { failed = err }
+	opts.Fatal = func(err error) {
+		failed = err
+		wire.DisconnectAll() // else a step would wait for an answer
+	}
 	s, err := Open(dir, kind, opts)
 	if err != nil {
 		return nil, err
@@ -126,7 +135,6 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*
 		return nil, errors.Join(err, s.Close())
 	}
 	_, own := raft.NewInmemTransportWithTimeout("a1", time.Minute)
-	_, wire := raft.NewInmemTransportWithTimeout("a2", time.Minute)
 	wire.Connect("a1", own)
 	own.Connect("a2", wire)
 	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}
@@ -210,77 +218,22 @@ func (c *crashCamera) shoot(what string, err error) error {
 	return os.CopyFS(p.dir, os.DirFS(c.dir))
 }
 
-type cameraLogs struct {
-	raft.LogStore
-	c *crashCamera
+// around copies after an operation that changes something.
+func (c *crashCamera) around(op string, do func() error) error {
+	if strings.HasPrefix(op, "Get") || slices.Contains([]string{"FirstIndex", "LastIndex", "List", "Open"}, op) {
+		return do()
+	}
+	return c.shoot(op, do())
 }
 
-func (l cameraLogs) IsMonotonic() bool {
-	m, ok := l.LogStore.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
-}
-
-func (l cameraLogs) StoreLogs(logs []*raft.Log) error {
-	return l.c.shoot(fmt.Sprintf("append %d to %d", logs[0].Index, logs[len(logs)-1].Index), l.LogStore.StoreLogs(logs))
-}
-
-func (l cameraLogs) DeleteRange(first, last uint64) error {
-	return l.c.shoot(fmt.Sprintf("delete %d to %d", first, last), l.LogStore.DeleteRange(first, last))
-}
-
-// cameraFiles also copies before and after each change of the log itself; the note of the log's end
-// is written before or after that change.
-type cameraFiles struct {
-	logFiles
-	c *crashCamera
-}
-
-func (l cameraFiles) StoreLogs(logs []*raft.Log) error {
-	return l.around(fmt.Sprintf("append %d to %d", logs[0].Index, logs[len(logs)-1].Index), func() error { return l.logFiles.StoreLogs(logs) })
-}
-
-func (l cameraFiles) DeleteRange(first, last uint64) error {
-	return l.around(fmt.Sprintf("delete %d to %d", first, last), func() error { return l.logFiles.DeleteRange(first, last) })
-}
-
-func (l cameraFiles) around(what string, do func() error) error {
-	if err := l.c.shoot("what comes before "+what, nil); err != nil {
+// aroundLog also copies before and after each change of the log itself; the note of the log's end is written
+// before or after that change.
+func (c *crashCamera) aroundLog(op string, do func() error) error {
+	if op != "StoreLogs" && op != "DeleteRange" {
+		return do()
+	}
+	if err := c.shoot("what comes before "+op, nil); err != nil {
 		return err
 	}
-	return l.c.shoot(what+", in the log alone", do())
+	return c.shoot(op+", in the log alone", do())
 }
-
-type cameraVotes struct {
-	raft.StableStore
-	c *crashCamera
-}
-
-func (v cameraVotes) Set(key, value []byte) error {
-	return v.c.shoot("set "+string(key), v.StableStore.Set(key, value))
-}
-
-func (v cameraVotes) SetUint64(key []byte, value uint64) error {
-	return v.c.shoot("set "+string(key), v.StableStore.SetUint64(key, value))
-}
-
-type cameraSnaps struct {
-	raft.SnapshotStore
-	c *crashCamera
-}
-
-func (s cameraSnaps) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration, configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
-	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex, trans)
-	return cameraSink{sink, s.c}, s.c.shoot(fmt.Sprintf("create snapshot %d", index), err)
-}
-
-type cameraSink struct {
-	raft.SnapshotSink
-	c *crashCamera
-}
-
-func (s cameraSink) Write(p []byte) (int, error) {
-	n, err := s.SnapshotSink.Write(p)
-	return n, s.c.shoot("write snapshot", err)
-}
-
-func (s cameraSink) Close() error { return s.c.shoot("finish snapshot", s.SnapshotSink.Close()) }

@@ -151,9 +151,7 @@ func TestContradictedDirectoryIsRefused(t *testing.T) {
 		dir := t.TempDir()
 		opts := Options{Cell: "foo", ID: "r1", Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}, Silence: func() {}, Bootstrap: true}
 		s, err := Open(dir, BoltStore, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, err)
 		testbed.NoErr(t, s.NoteContradiction(Contradiction{Index: 7, By: []string{"r2", "r3"}, Why: "the reason"}))
 		testbed.NoErr(t, s.Close())
 		if path := filepath.Join(dir, ContradictionName); spoil != "" {

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,9 +29,9 @@ import (
 // its goroutine (runtime.Goexit), which would otherwise panic, or go on without its data. Raft's Shutdown still
 // waits for Raft's goroutines. Other goroutines must use callOnGoroutine.
 type failStop struct {
-	fatal    func(error) // called once, on any goroutine; must not block
-	silence  func()      // called before fatal when the disk has stalled
-	watchdog watchdog
+	fatal   func(error)   // called once, on any goroutine; must not block
+	silence func()        // called before fatal when the disk has stalled
+	stall   time.Duration // how long an operation on the log or the votes may take; see watch
 
 	active atomic.Int32 // operations under way
 
@@ -41,9 +40,7 @@ type failStop struct {
 }
 
 func newFailStop(stall time.Duration, silence func(), fatal func(error)) *failStop {
-	f := &failStop{fatal: fatal, silence: silence}
-	f.watchdog = watchdog{limit: stall, stalled: f.diskStalled}
-	return f
+	return &failStop{fatal: fatal, silence: silence, stall: stall}
 }
 
 type storeOp struct {
@@ -81,7 +78,7 @@ func (f *failStop) fail(err error) {
 	}
 }
 
-func (f *failStop) diskStalled(op fmt.Stringer, limit time.Duration) {
+func (f *failStop) diskStalled(op storeOp, limit time.Duration) {
 	f.silence()
 	f.fail(&api.Error{Code: api.Unavailable, Op: op.String(),
 		Message: fmt.Sprintf("the disk stalled: nothing came back within %v. This replica has fallen silent so that the others can go on; see to the disk, then start it again", limit)})
@@ -94,7 +91,7 @@ func (f *failStop) attempt(op storeOp, patience int, notFound error, do func() e
 	}
 	f.active.Add(1)
 	defer f.active.Add(-1)
-	ended := f.watchdog.watch(op, patience)
+	ended := f.watch(op, patience)
 	err := catchPanic(do)
 	ended()
 	if err != nil && (notFound == nil || !errors.Is(err, notFound)) {
@@ -188,12 +185,11 @@ type failStopLogs struct {
 	inner    raft.LogStore
 	failStop *failStop
 	path     string
-	maxEntry int // bytes; 0 is MaxLogEntry
 	mark     *commitMark
 	clock    session.Clock  // for appended
 	appended func(Appended) // called after each append; may be nil
 
-	onDamaged    func(index uint64, err error) // called for a damaged entry that a snapshot covers; may be nil
+	onDamaged    func(index uint64, err error) // called for a damaged entry that a snapshot covers
 	lastReported atomic.Uint64                 // the last entry for which onDamaged was called
 }
 
@@ -240,7 +236,7 @@ func (l *failStopLogs) GetLog(index uint64, log *raft.Log) error {
 }
 
 func (l *failStopLogs) reportDamaged(index uint64, err error) {
-	if !errors.Is(err, raft.ErrLogNotFound) && l.onDamaged != nil && l.lastReported.Swap(index) != index {
+	if !errors.Is(err, raft.ErrLogNotFound) && l.lastReported.Swap(index) != index {
 		l.onDamaged(index, err)
 	}
 }
@@ -268,7 +264,7 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 		began = l.clock()
 	}
 	err := l.failStop.attemptOrExit(op, nil, func() error {
-		if err := l.checkSize(sealed); err != nil {
+		if err := checkSize(sealed); err != nil {
 			return err
 		}
 		last, err := l.inner.LastIndex()
@@ -286,11 +282,10 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-func (l *failStopLogs) checkSize(logs []*raft.Log) error {
-	limit := cmp.Or(l.maxEntry, MaxLogEntry)
+func checkSize(logs []*raft.Log) error {
 	for _, log := range logs {
-		if n := len(log.Data) + len(log.Extensions); n > limit {
-			return api.Errorf(api.TooLarge, "log entry %d has %d bytes, and at most %d can be read again", log.Index, n, limit)
+		if n := len(log.Data) + len(log.Extensions); n > MaxLogEntry {
+			return api.Errorf(api.TooLarge, "log entry %d has %d bytes, and at most %d can be read again", log.Index, n, MaxLogEntry)
 		}
 	}
 	return nil
@@ -344,25 +339,19 @@ const maxStoreWait = 3 * time.Second
 // which delay no election.
 const snapshotWaits = 10
 
-// watchdog detects an operation that hangs.
-//
-// A leader with a hanging fsync still sends heartbeats, from other goroutines, and so permanently prevents the
-// election of another (hashicorp/raft issues 503, 612, 666). Only silence helps: an exit alone may hang on the
-// same disk, with the sockets still open.
-type watchdog struct {
-	limit   time.Duration
-	stalled func(op fmt.Stringer, limit time.Duration) // called on its own goroutine, while the operation still hangs
-}
-
 // maxLooks is how many times the watchdog looks at an operation before it declares the disk stalled. A process
 // that was stopped, or starved of processor time, may wake when its timer has fired and the operation has
 // ended. That is one look; the next one finds that the disk works.
 const maxLooks = 6
 
-// watch must be called when an operation begins, and ended when it has ended. The operation may take patience
-// times the limit.
-func (w watchdog) watch(op fmt.Stringer, patience int) (ended func()) {
-	limit := w.limit * time.Duration(patience)
+// watch detects an operation that hangs. It must be called when the operation begins, and ended when it has ended.
+// The operation may take patience times the limit; then diskStalled runs on its own goroutine, while it still hangs.
+//
+// A leader with a hanging fsync still sends heartbeats, from other goroutines, and so permanently prevents the
+// election of another (hashicorp/raft issues 503, 612, 666). Only silence helps: an exit alone may hang on the
+// same disk, with the sockets still open.
+func (f *failStop) watch(op storeOp, patience int) (ended func()) {
+	limit := f.stall * time.Duration(patience)
 	var mu sync.Mutex // guards left, and timer until it is set
 	var timer *time.Timer
 	left := maxLooks
@@ -378,7 +367,7 @@ func (w watchdog) watch(op fmt.Stringer, patience int) (ended func()) {
 	defer mu.Unlock()
 	timer = time.AfterFunc(limit/maxLooks, func() {
 		if look() {
-			w.stalled(op, limit)
+			f.diskStalled(op, limit)
 		}
 	})
 	return func() {

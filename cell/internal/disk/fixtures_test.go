@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -99,9 +100,7 @@ func takeSnapshotOf(t *testing.T, s *Stores, index, term uint64) {
 	t.Helper()
 	_, wire := raft.NewInmemTransport("a")
 	sink, err := s.snapshots.Create(1, index, term, votersOfCell(s), 1, wire)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, err)
 	_, err = sink.Write([]byte("state"))
 	testbed.NoErr(t, errors.Join(err, sink.Close()))
 }
@@ -125,134 +124,119 @@ func damageSnapshots(t *testing.T, dir string) {
 	}
 }
 
+// hooked is Raft's three stores. Each operation, with its name, passes around.
+type hooked struct {
+	raft.LogStore
+	raft.StableStore
+	raft.SnapshotStore
+	around func(op string, do func() error) error
+}
+
+func (s *hooked) FirstIndex() (index uint64, err error) {
+	err = s.around("FirstIndex", func() error { index, err = s.LogStore.FirstIndex(); return err })
+	return index, err
+}
+
+func (s *hooked) LastIndex() (index uint64, err error) {
+	err = s.around("LastIndex", func() error { index, err = s.LogStore.LastIndex(); return err })
+	return index, err
+}
+
+func (s *hooked) GetLog(index uint64, log *raft.Log) error {
+	return s.around("GetLog", func() error { return s.LogStore.GetLog(index, log) })
+}
+
+func (s *hooked) StoreLogs(logs []*raft.Log) error {
+	return s.around("StoreLogs", func() error { return s.LogStore.StoreLogs(logs) })
+}
+
+func (s *hooked) DeleteRange(first, last uint64) error {
+	return s.around("DeleteRange", func() error { return s.LogStore.DeleteRange(first, last) })
+}
+
+func (s *hooked) Set(key, value []byte) error {
+	return s.around("Set "+string(key), func() error { return s.StableStore.Set(key, value) })
+}
+
+func (s *hooked) Get(key []byte) (value []byte, err error) {
+	err = s.around("Get "+string(key), func() error { value, err = s.StableStore.Get(key); return err })
+	return value, err
+}
+
+func (s *hooked) SetUint64(key []byte, value uint64) error {
+	return s.around("Set "+string(key), func() error { return s.StableStore.SetUint64(key, value) })
+}
+
+func (s *hooked) GetUint64(key []byte) (value uint64, err error) {
+	err = s.around("Get "+string(key), func() error { value, err = s.StableStore.GetUint64(key); return err })
+	return value, err
+}
+
+func (s *hooked) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, trans raft.Transport,
+) (sink raft.SnapshotSink, err error) {
+	err = s.around("Create", func() error { sink, err = s.SnapshotStore.Create(version, index, term, c, ci, trans); return err })
+	return hookedSink{sink, s.around}, err
+}
+
+func (s *hooked) List() (list []*raft.SnapshotMeta, err error) {
+	err = s.around("List", func() error { list, err = s.SnapshotStore.List(); return err })
+	return list, err
+}
+
+func (s *hooked) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
+	err = s.around("Open", func() error { meta, r, err = s.SnapshotStore.Open(id); return err })
+	return meta, r, err
+}
+
+type hookedSink struct {
+	raft.SnapshotSink
+	around func(op string, do func() error) error
+}
+
+func (s hookedSink) Write(p []byte) (n int, err error) {
+	err = s.around("Write", func() error { n, err = s.SnapshotSink.Write(p); return err })
+	return n, err
+}
+
+func (s hookedSink) Close() error { return s.around("Close", s.SnapshotSink.Close) }
+
 // faultyStore is Raft's three stores in memory. It calls before with the name
 // of each operation; a returned error is the operation's error.
 type faultyStore struct {
-	*raft.InmemStore
-	raft.SnapshotStore
-	before    func(op string) error
-	monotonic bool
+	hooked
+	memory *raft.InmemStore
+	before func(op string) error
 }
 
 func newFaultyStore() *faultyStore {
-	return &faultyStore{InmemStore: raft.NewInmemStore(), SnapshotStore: raft.NewInmemSnapshotStore(), before: func(string) error { return nil }}
-}
-
-func (s *faultyStore) IsMonotonic() bool { return s.monotonic }
-
-func (s *faultyStore) FirstIndex() (uint64, error) {
-	if err := s.before("FirstIndex"); err != nil {
-		return 0, err
-	}
-	return s.InmemStore.FirstIndex()
-}
-
-func (s *faultyStore) LastIndex() (uint64, error) {
-	if err := s.before("LastIndex"); err != nil {
-		return 0, err
-	}
-	return s.InmemStore.LastIndex()
-}
-
-func (s *faultyStore) GetLog(index uint64, log *raft.Log) error {
-	if err := s.before("GetLog"); err != nil {
+	s := &faultyStore{memory: raft.NewInmemStore(), before: func(string) error { return nil }}
+	s.hooked = hooked{s.memory, s.memory, raft.NewInmemSnapshotStore(), func(op string, do func() error) error {
+		err := s.before(op)
+		if err == nil {
+			err = do()
+		}
+		if err != nil && err.Error() == "not found" { // the memory's error for a missing key
+			return nil
+		}
 		return err
-	}
-	return s.InmemStore.GetLog(index, log)
-}
-
-func (s *faultyStore) StoreLogs(logs []*raft.Log) error {
-	if err := s.before("StoreLogs"); err != nil {
-		return err
-	}
-	return s.InmemStore.StoreLogs(logs)
-}
-
-func (s *faultyStore) DeleteRange(first, last uint64) error {
-	if err := s.before("DeleteRange"); err != nil {
-		return err
-	}
-	return s.InmemStore.DeleteRange(first, last)
-}
-
-func (s *faultyStore) Set(key, value []byte) error {
-	if err := s.before("Set " + string(key)); err != nil {
-		return err
-	}
-	return s.InmemStore.Set(key, value)
-}
-
-func (s *faultyStore) Get(key []byte) ([]byte, error) {
-	if err := s.before("Get " + string(key)); err != nil {
-		return nil, err
-	}
-	value, _ := s.InmemStore.Get(key) // the only error is that the key is missing
-	return value, nil
-}
-
-func (s *faultyStore) SetUint64(key []byte, value uint64) error {
-	if err := s.before("Set " + string(key)); err != nil {
-		return err
-	}
-	return s.InmemStore.SetUint64(key, value)
-}
-
-func (s *faultyStore) GetUint64(key []byte) (uint64, error) {
-	if err := s.before("Get " + string(key)); err != nil {
-		return 0, err
-	}
-	value, _ := s.InmemStore.GetUint64(key)
-	return value, nil
-}
-
-func (s *faultyStore) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, trans raft.Transport) (raft.SnapshotSink, error) {
-	if err := s.before("Create"); err != nil {
-		return nil, err
-	}
-	sink, err := s.SnapshotStore.Create(version, index, term, c, ci, trans)
-	return &faultySink{SnapshotSink: sink, before: s.before}, err
-}
-
-func (s *faultyStore) List() ([]*raft.SnapshotMeta, error) {
-	if err := s.before("List"); err != nil {
-		return nil, err
-	}
-	return s.SnapshotStore.List()
-}
-
-func (s *faultyStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	if err := s.before("Open"); err != nil {
-		return nil, nil, err
-	}
-	return s.SnapshotStore.Open(id)
-}
-
-type faultySink struct {
-	raft.SnapshotSink
-	before func(string) error
-}
-
-func (s *faultySink) Write(p []byte) (int, error) {
-	if err := s.before("Write"); err != nil {
-		return 0, err
-	}
-	return s.SnapshotSink.Write(p)
-}
-
-func (s *faultySink) Close() error {
-	if err := s.before("Close"); err != nil {
-		return err
-	}
-	return s.SnapshotSink.Close()
+	}}
+	return s
 }
 
 // errSilent represents the call of silence in the tests of failStop.
 var errSilent = errors.New("silenced")
+
+// unguarded is the mark of a log from which everything may be deleted.
+func unguarded() *commitMark {
+	all := covered{index: math.MaxUint64 - 1}
+	return &commitMark{before: all, latest: all}
+}
 
 // failStopTrio wraps a faultyStore. The channel receives the errors with which
 // fatal is called.
 func failStopTrio(inner *faultyStore) (*failStopLogs, *failStopVotes, *failStopSnapshots, chan error) {
 	told := make(chan error, 10)
 	g := newFailStop(maxStoreWait, func() { told <- errSilent }, func(err error) { told <- err })
-	return &failStopLogs{inner: inner, failStop: g, path: "/data/log.db"}, &failStopVotes{inner, g, "/data/votes.db"}, &failStopSnapshots{inner: inner, failStop: g, path: "/data/snapshots"}, told
+	return &failStopLogs{inner: inner, failStop: g, path: "/data/log.db", mark: unguarded()}, &failStopVotes{inner, g, "/data/votes.db"},
+		&failStopSnapshots{inner: inner, failStop: g, path: "/data/snapshots", mark: unguarded()}, told
 }

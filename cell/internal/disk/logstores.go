@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hashicorp/go-hclog"
 )
 
 // LogStore names a kind of log.
@@ -19,14 +17,9 @@ type logStore struct {
 	file string   // a file that must exist in a directory with a marker
 
 	// open opens the log at a path, and creates it if it is absent.
-	open func(path string, opts logOptions) (logFiles, error)
+	open func(path string, opts Options) (logFiles, error)
 
 	damage []error // further errors of open that mean damage, besides api.Corrupt
-}
-
-type logOptions struct {
-	logger      hclog.Logger
-	segmentSize int // bytes of a segment, if the log has them; 0 is its default
 }
 
 func logStores() []logStore {

@@ -116,9 +116,7 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 					testbed.NoErr(t, os.Remove(filepath.Join(filepath.Dir(metas[0]), metaSumName)))
 				}
 				list, err := r.s.snapshots.List()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, err)
 				if _, _, err := r.s.snapshots.Open(list[0].ID); err == nil {
 					t.Error("it would send the snapshot to others")
 				}
@@ -156,9 +154,7 @@ func TestOldSnapshotsNameRots(t *testing.T) {
 				if err == nil {
 					err = os.WriteFile(meta, []byte(strings.Replace(string(text), `"ID":"2-4-`, rotten, 1)), 0o600)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, err)
 			}
 		}
 		testbed.NoErr(t, r.stop())
@@ -176,9 +172,7 @@ func TestVotesRot(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, BoltStore, 9, 0)
 	s := mustOpen(t, dir, BoltStore)
-	if err := errors.Join(s.stable.SetUint64([]byte(voteTermKey), 1), s.stable.Set([]byte(voteCandidateKey), []byte("candidate")), s.stable.SetUint64([]byte(currentTermKey), 1)); err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, errors.Join(s.stable.SetUint64([]byte(voteTermKey), 1), s.stable.Set([]byte(voteCandidateKey), []byte("candidate")), s.stable.SetUint64([]byte(currentTermKey), 1)))
 	mustClose(t, s)
 	text := testbed.Must(os.ReadFile(filepath.Join(dir, votesName)))(t)
 	for _, was := range []string{voteTermKey, voteCandidateKey, currentTermKey, voterKey, "candidate", votesBucket} {

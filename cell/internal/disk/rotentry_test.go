@@ -191,7 +191,7 @@ func TestLogChecksum(t *testing.T) {
 		}
 
 		var stored raft.Log
-		testbed.NoErr(t, inner.InmemStore.GetLog(log.Index, &stored))
+		testbed.NoErr(t, inner.memory.GetLog(log.Index, &stored))
 		damaged := stored
 		damaged.Data, damaged.Extensions = bytes.Clone(stored.Data), bytes.Clone(stored.Extensions)
 		at := log.Index
@@ -209,13 +209,13 @@ func TestLogChecksum(t *testing.T) {
 		case what == 5: // an entry in the place of another
 			moved := damaged
 			moved.Index++
-			testbed.NoErr(t, inner.InmemStore.StoreLog(&moved))
+			testbed.NoErr(t, inner.memory.StoreLog(&moved))
 			at++
 		default:
 			damaged.Extensions[rapid.IntRange(0, len(damaged.Extensions)-1).Draw(t, "byte")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		}
 		if at == log.Index {
-			testbed.NoErr(t, inner.InmemStore.StoreLog(&damaged))
+			testbed.NoErr(t, inner.memory.StoreLog(&damaged))
 		}
 		if err := l.failStop.callOnGoroutine(func() error { return l.GetLog(at, &back) }); api.CodeOf(err) != api.Corrupt {
 			t.Fatalf("stored %+v, damaged to %+v: %v", stored, damaged, err)
@@ -232,19 +232,18 @@ func TestLogChecksum(t *testing.T) {
 func TestEntryThatCannotBeReadIsNotWritten(t *testing.T) {
 	inner := newFaultyStore()
 	logs, _, _, told := failStopTrio(inner)
-	logs.maxEntry = 1000
 	if err := logs.failStop.callOnGoroutine(func() error {
-		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 988)}}) // plus the mark and the checksum
+		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, MaxLogEntry-sealSize)}}) // plus the mark and the checksum
 	}); err != nil {
 		t.Fatal(err)
 	}
 	err := logs.failStop.callOnGoroutine(func() error {
-		return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, 989)}})
+		return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, MaxLogEntry-sealSize+1)}})
 	})
 	if !errors.Is(err, api.TooLarge) || !strings.Contains(err.Error(), "nothing was written") {
 		t.Errorf("an entry above the limit: %v", err)
 	}
-	if last, err := inner.InmemStore.LastIndex(); err != nil || last != 1 {
+	if last, err := inner.memory.LastIndex(); err != nil || last != 1 {
 		t.Errorf("the log ends at %d (%v); want 1: nothing of that batch", last, err)
 	}
 	select {

@@ -270,7 +270,7 @@ func TestWALNotesItsEnd(t *testing.T) {
 	newest[at] ^= 1
 	testbed.NoErr(t, os.WriteFile(name, newest, 0o600))
 	again := &Stores{dir: dir}
-	if err := again.openLog(storeOf(t, WALStore), logOptions{logger: hclog.NewNullLogger(), segmentSize: crashSegment}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 24 had been confirmed") {
+	if err := again.openLog(storeOf(t, WALStore), Options{RaftLog: hclog.NewNullLogger(), segmentSize: crashSegment}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 24 had been confirmed") {
 		t.Errorf("a flipped bit in the last append: %v", err)
 	}
 }
@@ -284,7 +284,7 @@ func openRawLog(t testing.TB, dir string, kind LogStore) (*failStopLogs, *Stores
 	if err := s.openFiles(storeOf(t, kind), Options{RaftLog: hclog.NewNullLogger(), segmentSize: crashSegment}); err != nil {
 		t.Fatalf("open %s log after a crash: %v", kind, err)
 	}
-	return &failStopLogs{inner: s.rawLogs, failStop: s.failStop, path: dir}, s
+	return &failStopLogs{inner: s.rawLogs, failStop: s.failStop, path: dir, mark: unguarded()}, s
 }
 
 // crashEntry returns an entry whose contents depend on its index and term.
@@ -379,9 +379,7 @@ func filesOf(t *testing.T, dir string) map[string][]byte {
 		files[path], err = os.ReadFile(path)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, err)
 	return files
 }
 

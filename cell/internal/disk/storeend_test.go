@@ -104,7 +104,7 @@ func TestLogThatEndsTooEarly(t *testing.T) {
 			}
 			testbed.NoErr(t, os.WriteFile(path, damage(files[0], files[1]), 0o600))
 			s := &Stores{dir: dir}
-			if err := s.openLog(storeOf(t, BoltStore), logOptions{}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
+			if err := s.openLog(storeOf(t, BoltStore), Options{}); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "entry 20 had been confirmed") {
 				t.Error(err)
 			}
 			s.failStop = newFailStop(time.Minute, func() {}, func(error) {})
@@ -130,9 +130,7 @@ func TestSnapshotThatCannotBeRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			r, err := openCrashReplica(dir, WALStore, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, err)
 			testbed.NoErr(t, testbed.ErrOf(r.do(appendStep(2, 2, 10, 10))))
 			if c.older {
 				testbed.NoErr(t, testbed.ErrOf(r.do(nil)))

@@ -179,7 +179,7 @@ func (s *Stores) openFiles(store logStore, opts Options) error {
 		return dataError(path, err, "the snapshots cannot be kept from other users")
 	}
 	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, roster: s.roster}
-	return s.openLog(store, logOptions{logger: opts.RaftLog, segmentSize: opts.segmentSize})
+	return s.openLog(store, opts)
 }
 
 func (s *Stores) roster() *identity.Roster {
@@ -190,7 +190,7 @@ func (s *Stores) roster() *identity.Roster {
 }
 
 // openLog opens the log, and checks its end against its note.
-func (s *Stores) openLog(store logStore, opts logOptions) error {
+func (s *Stores) openLog(store logStore, opts Options) error {
 	logs, err := store.open(filepath.Join(s.dir, store.path), opts)
 	if err != nil {
 		return err

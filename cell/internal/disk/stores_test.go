@@ -68,9 +68,7 @@ func TestStartVerifiesLog(t *testing.T) {
 			mustClose(t, s)
 			s, err := testStores(dir, BoltStore)
 			if c.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.NoErr(t, err)
 				mustClose(t, s)
 				return
 			}
@@ -119,10 +117,7 @@ func TestInterruptedInstall(t *testing.T) {
 		for next := uint64(21); next < 24; next++ { // it is restarted again and again
 			opts := testStoreOptions()
 			opts.Fatal = func(err error) { t.Error(err) }
-			s, err := Open(dir, kind, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testbed.Must(Open(dir, kind, opts))(t)
 			if s.last != next-1 {
 				t.Errorf("it says that it ends at %d, want %d", s.last, next-1)
 			}

@@ -22,9 +22,7 @@ func TestOldVotesAreRefused(t *testing.T) {
 			dir := t.TempDir()
 			filled(t, dir, BoltStore, 9, 0)
 			old, err := os.ReadFile(filepath.Join(dir, votesName))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, err)
 			s := mustOpen(t, dir, BoltStore)
 			testbed.NoErr(t, s.stable.SetUint64([]byte(currentTermKey), 2))
 			testbed.NoErr(t, s.logs.StoreLogs(crashBatch(10, 10, 2)))
@@ -33,9 +31,7 @@ func TestOldVotesAreRefused(t *testing.T) {
 			}
 			mustClose(t, s)
 			s, err = testStores(dir, BoltStore)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.NoErr(t, err)
 			mustClose(t, s)
 			overwrite(votesName, string(old))(t, dir)
 			if _, err := testStores(dir, BoltStore); api.CodeOf(err) != api.Corrupt || !strings.Contains(err.Error(), "the votes end in term 1") {
@@ -60,9 +56,7 @@ func TestVotesOfAnotherAreRefused(t *testing.T) {
 	}
 	// Votes of a version that did not record the voter belong to this replica from now on.
 	db, err := bbolt.Open(filepath.Join(dir, votesName), 0o600, boltOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.NoErr(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(votesBucket)).Delete([]byte(voterKey)) })
 	testbed.NoErr(t, errors.Join(err, db.Close()))
 	s := mustOpen(t, dir, BoltStore)
@@ -124,9 +118,7 @@ func TestVoteChecksum(t *testing.T) {
 			value[i] ^= 1
 			return b.Put(key, value)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, err)
 		if n, err := votes.GetUint64(key); api.CodeOf(err) != api.Corrupt {
 			t.Errorf("byte %d changed: %d, %v; want Corrupt", i, n, err)
 		}

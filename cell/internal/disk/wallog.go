@@ -27,7 +27,7 @@ func walSegment() int { return wal.DefaultSegmentSize }
 
 func walDamage() []error { return []error{wal.ErrCorrupt} }
 
-func openWAL(path string, opts logOptions) (logFiles, error) {
+func openWAL(path string, opts Options) (logFiles, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, dataError(path, err, "the log's directory cannot be made")
 	}
@@ -41,7 +41,7 @@ func openWAL(path string, opts logOptions) (logFiles, error) {
 	if err := reopenWALTail(path, size); err != nil {
 		return nil, walError(path, err, "the log cannot be recovered")
 	}
-	logs, err := wal.Open(path, wal.WithLogger(opts.logger), wal.WithSegmentSize(size))
+	logs, err := wal.Open(path, wal.WithLogger(opts.RaftLog), wal.WithSegmentSize(size))
 	if err != nil {
 		return nil, walError(path, err, "the log cannot be opened")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
@@ -102,24 +103,6 @@ func TestBatches(t *testing.T) {
 	}
 	if n := batched.State().Sessions.Len(); n != 3 {
 		t.Errorf("%d sessions", n)
-	}
-}
-
-// Later entries change neither a published state nor a snapshot.
-func TestPublishedStateStays(t *testing.T) {
-	log := logEntries(t)
-	f := newMachine(t)
-	f.ApplyBatch(log[:3])
-	published := f.State()
-	snapshot := must(f.Snapshot())(t)
-	f.ApplyBatch(log[3:])
-	if before, after := published.Sessions.Len(), f.State().Sessions.Len(); before != 1 || after != 3 {
-		t.Errorf("%d sessions in the earlier state, %d in the later one; want 1 and 3", before, after)
-	}
-	restored := newMachine(t)
-	noErr(t, restored.Restore(io.NopCloser(bytes.NewReader(persist(t, snapshot)))))
-	if n := restored.State().Sessions.Len(); n != 1 {
-		t.Errorf("%d sessions in the snapshot, want 1", n)
 	}
 }
 
@@ -349,19 +332,7 @@ func TestReadersWhileEntriesAreApplied(t *testing.T) {
 	}
 }
 
-// must returns what a call returned that had to succeed: must(f())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noErr(t, err)
-		return value
-	}
-}
+// The checks of testbed, for the tests of this package.
 
-// noErr ends the test if there is an error.
-func noErr(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
+func noErr(t testbed.TB, err error, what ...any)        { t.Helper(); testbed.NoErr(t, err, what...) }

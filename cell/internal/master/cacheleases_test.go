@@ -1,7 +1,6 @@
 package master
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,30 +11,11 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// leasedSession makes a session that uses its cache only under cache leases.
-func leasedSession(nonce byte) raftfsm.Command {
-	c := cachingSession(nonce)
-	c.CreateSession.CacheLease = true
-	return c
-}
+// leased and patient edit a session: it uses its cache only under cache leases; it caches nothing, and lasts for as long as a
+// session may without a KeepAlive.
+func leased(c *raftfsm.CreateSession) { c.CacheLease = true }
 
-// leasedClient is client, of a session that has cache leases.
-func (s *soloMaster) leasedClient(t *testing.T, nonce byte) *soloClient {
-	t.Helper()
-	id, grant, err := s.Sessions.Create(t.Context(), *leasedSession(nonce).CreateSession)
-	noErr(t, err)
-	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
-}
-
-// patientClient is client, of a session that caches nothing and lasts for as long as a session may without a KeepAlive.
-func (s *soloMaster) patientClient(t *testing.T) *soloClient {
-	t.Helper()
-	c := *cachingSession(100).CreateSession
-	c.Lease, c.MayCache = api.MaxLease, false
-	id, grant, err := s.Sessions.Create(t.Context(), c)
-	noErr(t, err)
-	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
-}
+func patient(c *raftfsm.CreateSession) { c.Lease, c.MayCache = api.MaxLease, false }
 
 // renew asks for a cache lease.
 func (c *soloClient) renew(t *testing.T) time.Duration {
@@ -67,11 +47,11 @@ func TestChangeWaitsForCacheLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-				author := m.patientClient(t)
+				author := m.clientOf(t, 100, patient)
 				f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 				reader := m.client(t, 2)
 				if test.leased {
-					reader = m.leasedClient(t, 3)
+					reader = m.clientOf(t, 3, leased)
 				}
 				reader.open(t, "/ls/local/f", api.MustExist)
 				for i, before := range test.before {
@@ -98,7 +78,7 @@ func TestChangeWaitsForCacheLease(t *testing.T) {
 // nothing that is not true, whenever it comes back.
 func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		author, reader := m.client(t, 1), m.leasedClient(t, 2)
+		author, reader := m.client(t, 1), m.clientOf(t, 2, leased)
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
 		reader.renew(t)
@@ -132,7 +112,7 @@ func TestNoCacheLeaseBeforeDropped(t *testing.T) {
 // it, also if its cache lease was over while its own waited.
 func TestAuthorIsToldOfTheNextChange(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		author, reader := m.leasedClient(t, 1), m.leasedClient(t, 2)
+		author, reader := m.clientOf(t, 1, leased), m.clientOf(t, 2, leased)
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		for _, c := range []*soloClient{author, reader} {
 			c.open(t, "/ls/local/f", api.MustExist)
@@ -154,34 +134,17 @@ func TestAuthorIsToldOfTheNextChange(t *testing.T) {
 	})
 }
 
-// The removal of an ephemeral node waits for a cache lease as a write does.
-func TestRemovalWaitsForCacheLease(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		owner, reader := m.leasedClient(t, 1), m.leasedClient(t, 2)
-		h := owner.openEphemeral(t, "/ls/local/e")
-		reader.renew(t)
-		m.coherence.registerReader(reader.who.Session, "/e", "")
-		noErr(t, m.Files.Close(t.Context(), owner.mutation(), h))
-		there := func() bool { _, there := m.epoch.state().Tree.Get("/e"); return there }
-		time.Sleep(api.CacheLease - time.Millisecond)
-		failIf(t, !there(), "it was removed while a cache lease ran")
-		time.Sleep(200 * time.Millisecond)
-		failIf(t, there(), "it is still there")
-	})
-}
-
 // After a fail-over changes wait for a session with cache leases no longer than for the longest of
 // these, and for another until it has ended (decision 12).
 func TestTakeoverWaitsForCacheLease(t *testing.T) {
 	for _, test := range []struct {
-		before raftfsm.Command
+		leased bool
 		want   time.Duration
-	}{
-		{leasedSession(9), api.CacheLease},
-		{cachingSession(9), api.DefaultLease},
-	} {
-		inSolo(t, func(s *raftfsm.State) { with(t, s, test.before) }, func(t *testing.T, m *soloMaster) {
-			author := m.patientClient(t)
+	}{{true, api.CacheLease}, {false, api.DefaultLease}} {
+		before := cachingSession(9)
+		before.CreateSession.CacheLease = test.leased
+		inSolo(t, func(s *raftfsm.State) { with(t, s, before) }, func(t *testing.T, m *soloMaster) {
+			author := m.clientOf(t, 100, patient)
 			began := time.Now()
 			author.open(t, "/ls/local/f", api.MayCreate)
 			if got := time.Since(began); got < test.want || got > test.want+200*time.Millisecond {
@@ -196,21 +159,21 @@ func TestTakeoverWaitsForCacheLease(t *testing.T) {
 func TestNoCacheLeasesBelowTheirLevel(t *testing.T) {
 	lower := func(s *raftfsm.State) { s.Level = raftfsm.CacheLeaseLevel - 1 }
 	inSolo(t, lower, func(t *testing.T, m *soloMaster) {
-		c := m.leasedClient(t, 1)
+		c := m.clientOf(t, 1, leased)
 		if m.Sessions.NeedsCacheLease(c.who.Session) || c.renew(t) != 0 {
 			t.Error("a session of a cell below the level has cache leases")
 		}
 	})
 }
 
-// ephemerals opens that many ephemeral nodes in a session and returns its id.
+// ephemerals opens ephemeral nodes in a session and returns its id.
 func ephemerals(t *testing.T, s *raftfsm.State, owner string, names ...api.Name) api.SessionID {
 	t.Helper()
-	r := &request{session: with(t, s, cachingSessionOf(owner))[0].Session}
+	c := early(t, s, cachingSessionOf(owner))
 	for _, name := range names {
-		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: name, Create: api.MustCreate, Kind: api.File, Ephemeral: true}})
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(), Name: name, Create: api.MustCreate, Kind: api.File, Ephemeral: true}})
 	}
-	return r.session
+	return c.who.Session
 }
 
 // A client that does not drop its cache delays only the removal of the nodes in it: all other nodes that died with them
@@ -235,15 +198,13 @@ func slowCache(t *testing.T, cached ...api.Name) {
 	}
 	var owner api.SessionID
 	inSolo(t, func(s *raftfsm.State) {
-		r := &request{session: with(t, s, cachingSessionOf("maker"))[0].Session}
-		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: "/d", Create: api.MustCreate, Kind: api.Directory}})
+		maker := early(t, s, cachingSessionOf("maker"))
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: maker.mutation(), Name: "/d", Create: api.MustCreate, Kind: api.Directory}})
 		owner = ephemerals(t, s, "owner", names...)
-		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: r.session}}}})
+		with(t, s, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: maker.who.Session}}}})
 	}, func(t *testing.T, m *soloMaster) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		good := m.client(t, 1)
-		good.keepAlive(ctx)
+		go good.keep(t.Context())
 		slow := m.client(t, 2)
 		stopIf(t, !m.coherence.registerReader(slow.who.Session, cached...), "the client cannot cache the nodes")
 		noErr(t, m.Sessions.endStopped(t.Context(), raftfsm.End{Session: owner, Reason: api.ByClose}))

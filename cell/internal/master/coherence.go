@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -174,23 +175,29 @@ func (co *coherence) laggards(ch *tables.Change) string {
 	return strings.Join(list, ", ")
 }
 
-// slowest returns some sessions that a change waits for, and about how many there are.
+// maxSlowest bounds the clients that are named to whoever waits for them.
+const maxSlowest = 5
+
+// slowest returns sessions that a change waits for, those with the lowest ids, and about how many there are.
 func (co *coherence) slowest(mu hold, ch *tables.Change) (ids []api.SessionID, count int) {
-	const most = 5 // those with the lowest ids
-	for id := range co.copyset.Slow(ch) {
-		if count++; count == maxSteps {
-			for _, cl := range ch.Clearings {
-				count = max(count, len(cl.Left), len(co.copyset.Copies[cl.Name]))
+	looked, slow := 0, map[api.SessionID]bool{}
+	for _, cl := range ch.Clearings {
+		for id := range co.copyset.SlowOf(cl) {
+			if looked++; looked > maxSteps {
+				break
 			}
-			break
+			slow[id] = true
+			mu.pause(1)
 		}
-		if at, again := slices.BinarySearch(ids, id); !again { // it may have dropped one name meanwhile
-			ids = slices.Insert(ids, at, id)
-		}
-		ids = ids[:min(len(ids), most)]
-		mu.pause(1)
 	}
-	return ids, count
+	count = len(slow)
+	for _, cl := range ch.Clearings {
+		if looked > maxSteps {
+			count = max(count, len(cl.Left), len(co.copyset.Copies[cl.Name]))
+		}
+	}
+	ids = slices.Sorted(maps.Keys(slow))
+	return ids[:min(len(ids), maxSlowest)], count
 }
 
 // cutOff stops the leases of sessions that a change has waited for too long. They end with the leases they

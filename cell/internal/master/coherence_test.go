@@ -94,17 +94,11 @@ func TestRefusalIsForGood(t *testing.T) {
 		lock := locker.open(t, "/ls/local/f", api.MustExist).Handle
 		mutation := author.mutation()
 		remove := func() <-chan error {
-			done := make(chan error, 1)
-			go func() {
-				_, err := m.Files.Change(t.Context(), f, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: f.Node, Handle: f.Owner.Handle}})
-				done <- err
-			}()
-			return done
+			return later(func() error { return author.remove(t.Context(), mutation, f) })
 		}
 		first := remove()
 		stopIf(t, !stillWaits(first), "it did not wait")
-		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.Owner.Handle, Mode: api.Exclusive}
-		granted := must(m.Locks.TryAcquire(t.Context(), requestFor(claim, lock)))(t)
+		granted := locker.try(t, lock, api.Exclusive)
 		mustFail(t, <-remove(), api.LockHeld, "delete of a node whose lock another holds")
 		noErr(t, m.Locks.Release(t.Context(), locker.mutation(), lock, granted.Generation))
 		for _, c := range []*soloClient{reader, locker} {
@@ -144,51 +138,18 @@ func TestUncacheableUntilApplied(t *testing.T) {
 // Chubby §2.9, steps 5 and 6: after a fail-over a change waits until every
 // session that may cache has acknowledged it; decision 12: nothing else waits.
 func TestChangeWaitsForFlush(t *testing.T) {
-	var old api.SessionID
-	inSolo(t, func(s *raftfsm.State) { old = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
-		before := &soloClient{m: m, who: Caller{Session: old, Epoch: 1}}
+	var before *soloClient
+	inSolo(t, func(s *raftfsm.State) { before = early(t, s, cachingSession(9)) }, func(t *testing.T, m *soloMaster) {
+		before.m = m
 		author := m.client(t, 1)
-		mutation := author.mutation()
-		created := make(chan error, 1)
-		go func() {
-			_, err := m.Files.Open(t.Context(), OpenRequest{
-				Mutation: mutation, Path: api.MustParsePath("/ls/local/f"),
-				Handle: Handle{Owner: namespace.Owner{Session: author.who.Session, Handle: 1}, Rights: namespace.ToWrite},
-				Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToWrite},
-			})
-			created <- err
-		}()
+		q := author.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate})
+		created := later(func() error { return errOf(m.Files.Open(t.Context(), q)) })
 		events := before.hear(t)
 		stopIf(t, len(events) != 1 || events[0].Kind != api.EventMasterFailedOver, "%v", events)
 		stopIf(t, !stillWaits(created), "a change did not wait")
 		author.open(t, "/ls/local/acl/everyone", api.MustExist) // no change
 		before.acknowledge(t, events)
 		stopIf(t, stillWaits(created), "it still waits")
-	})
-}
-
-// The end of an ephemeral file is a change like any other (decision 11).
-func TestEphemeralDeathWaitsForCaches(t *testing.T) {
-	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		owner, reader := m.client(t, 1), m.client(t, 2)
-		mutation := owner.mutation()
-		o := must(m.Files.Open(t.Context(), OpenRequest{
-			Mutation: mutation, Path: api.MustParsePath("/ls/local/e"),
-			Handle: Handle{Owner: namespace.Owner{Session: owner.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead},
-			Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Ephemeral: true, Rights: namespace.ToRead},
-		}))(t)
-		reader.open(t, "/ls/local/acl/everyone", api.MustExist)
-		m.coherence.registerReader(reader.who.Session, "/e", "")
-		noErr(t, m.Files.Close(t.Context(), owner.mutation(), o.Handle))
-		events := reader.hear(t)
-		synctest.Wait()
-		if _, there := m.epoch.state().Tree.Get("/e"); !there || len(events) != 2 {
-			t.Fatalf("there %v, told %v", there, events)
-		}
-		reader.acknowledge(t, events)
-		if _, there := m.epoch.state().Tree.Get("/e"); there {
-			t.Error("it is still there")
-		}
 	})
 }
 
@@ -260,10 +221,7 @@ func TestOwnDeletionIsForgotten(t *testing.T) {
 		c := m.client(t, 1)
 		for i := range 100 {
 			h := c.open(t, fmt.Sprintf("/ls/local/item-%d", i), api.MayCreate).Handle
-			mutation := c.mutation()
-			if _, err := m.Files.Change(t.Context(), h, namespace.ToWrite, mutation, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: mutation, Node: h.Node, Handle: h.Owner.Handle}}); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, c.remove(t.Context(), c.mutation(), h))
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
@@ -277,26 +235,18 @@ func TestOwnDeletionIsForgotten(t *testing.T) {
 // invalidation at the last moment and never drops its cache.
 func TestChangeOutwaitsTheLongestLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		author, again := m.client(t, 1), cachingSession(2).CreateSession
-		again.Lease = api.MaxLease
-		id, grant, err := m.Sessions.Create(t.Context(), *again)
-		noErr(t, err)
-		reader := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+		author, reader := m.client(t, 1), m.clientOf(t, 2, func(c *raftfsm.CreateSession) { c.Lease = api.MaxLease })
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		reader.open(t, "/ls/local/f", api.MustExist)
 		alive, stop := context.WithCancel(t.Context())
 		defer stop()
-		go func() {
-			for alive.Err() == nil {
-				author.acknowledgeAll(t)
-			}
-		}()
-		began, done := time.Now(), make(chan error, 1)
-		go func() {
+		go author.keep(alive)
+		began := time.Now()
+		done := later(func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), MaxChangeWait)
 			defer cancel()
-			done <- <-author.write(ctx, f)
-		}()
+			return <-author.write(ctx, f)
+		})
 		time.Sleep(api.MaxLease - time.Second)
 		if len(reader.hear(t)) != 1 { // it is not acknowledged
 			t.Error("it was told nothing")

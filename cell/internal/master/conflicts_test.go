@@ -208,7 +208,7 @@ func (n *noise) expected(h Handle, before, after standing, done noisyStep) (list
 		return list
 	}
 	for _, w := range after.waiting {
-		if !slices.Contains(before.waiting, w) || w.Owner() == done.waiter {
+		if !slices.Contains(before.waiting, w) || w.Claim.By() == done.waiter {
 			tell(w.Quiet, w.Claim.Reason)
 		}
 	}
@@ -232,7 +232,7 @@ func TestHoldersAreToldWhoWaits(t *testing.T) {
 				n := &noise{chance: &chance{random: rand.New(rand.NewPCG(seed, 11))}, t: t, m: m, handles: map[namespace.Owner]Handle{}}
 				n.clients, _ = lockers(t, m)
 				for _, c := range n.clients {
-					for _, h := range []Handle{c.open(t, "/ls/local/f", api.MustExist).Handle, c.listening(t, "/ls/local/f", false), c.listening(t, "/ls/local/f", true)} {
+					for _, h := range []Handle{c.open(t, "/ls/local/f", api.MustExist).Handle, c.watches(t, "/ls/local/f", api.EventConflictingLock, false), c.watches(t, "/ls/local/f", api.EventConflictingLock, true)} {
 						n.handles[h.Owner], n.owners = h, append(n.owners, h.Owner)
 					}
 				}
@@ -288,8 +288,8 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c, _ := lockers(t, m)
 		other := c[1].opens(t, "/ls/local/d", raftfsm.Open{Create: api.MayCreate, Kind: api.Directory}).Handle
-		q := c[0].asked("/ls/local/d", raftfsm.Open{})
-		q.Create.Kind, q.Handle.Events = api.Directory, EventSet(0).With(api.EventConflictingLock)
+		q := c[0].asked("/ls/local/d", raftfsm.Open{Kind: api.Directory})
+		q.Handle.Events = EventSet(0).With(api.EventConflictingLock)
 		o := must(m.Files.Open(t.Context(), q))(t)
 		held := o.Handle
 		c[0].try(t, held, api.Exclusive)
@@ -302,15 +302,6 @@ func TestHolderOfARelativeOpenIsTold(t *testing.T) {
 		noErr(t, m.Files.Use(held, namespace.ToWrite, false))
 		equalAll(t, conflictsOf(c[0]), []string{"report"}, "the holder was told %q")
 	})
-}
-
-// listening opens a handle through which a client gets events of conflicting requests, and acknowledges none.
-func (c *soloClient) listening(t *testing.T, path string, keeps bool) Handle {
-	t.Helper()
-	q := c.asked(path, raftfsm.Open{})
-	q.Handle.Events, q.Handle.CachesLock = EventSet(0).With(api.EventConflictingLock), keeps
-	o := must(c.m.Files.Open(t.Context(), q))(t)
-	return o.Handle
 }
 
 // conflictsOf returns what a client was told about conflicting requests, by the reasons of these; recalls have "recall".
@@ -340,7 +331,7 @@ func TestTryThatIsGivenUpIsTold(t *testing.T) {
 	for quiet, want := range map[bool][]string{false: {"recall", "backup"}, true: {"recall"}} {
 		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 			silent := m.client(t, 9) // it acknowledges nothing
-			silent.try(t, silent.listening(t, "/ls/local/f", true), api.Exclusive)
+			silent.try(t, silent.watches(t, "/ls/local/f", api.EventConflictingLock, true), api.Exclusive)
 			ctx, cancel := context.WithTimeout(t.Context(), maxRecall/2)
 			defer cancel()
 			if _, err := m.Locks.TryAcquire(ctx, requestFor(c[0].askingFor(h[0], api.Exclusive, "backup"), h[0]).quietIf(quiet)); err == nil {
@@ -359,7 +350,7 @@ func TestQuietTryRecallsOfVeryMany(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		var keeping []Handle
 		for range maxRecalled + 1 {
-			one := c[0].listening(t, "/ls/local/f", true)
+			one := c[0].watches(t, "/ls/local/f", api.EventConflictingLock, true)
 			c[0].try(t, one, api.Shared)
 			keeping = append(keeping, one)
 		}

@@ -41,7 +41,15 @@ func TestCrowd(t *testing.T) {
 	}
 	for i := range uint64(count) {
 		seed := *crowdSeed + i
-		synctest.Test(t, func(t *testing.T) { meetCrowd(t, seed) })
+		synctest.Test(t, func(t *testing.T) { meetCrowd(t, seed, false) })
+	}
+}
+
+// Whatever the log refuses, and however many copies of a request arrive at any time: all copies of an Open are answered in one way,
+// a refused one has left nothing, and when all have closed what they opened, nothing is left of it.
+func TestCopiesAndRefusalsLeaveNothing(t *testing.T) {
+	for seed := range uint64(12) {
+		synctest.Test(t, func(t *testing.T) { meetCrowd(t, seed, true) })
 	}
 }
 
@@ -54,6 +62,7 @@ type crowd struct {
 	work  sync.WaitGroup // every goroutine of the clients
 
 	names    []api.Name    // of the nodes that it uses
+	tidy     bool          // like orderly, but the log refuses entries; its master stays, and its clients close what they open
 	orderly  bool          // it mostly waits for locks, and nothing fails: so a forgotten waiter is found
 	crowded  bool          // all want the same node, which is often deleted, and the proposer is often congested
 	restless bool          // its masters change often
@@ -62,6 +71,7 @@ type crowd struct {
 	mail     int           // bytes of events that may wait for one principal
 
 	refusals atomic.Int32 // of 100 entries
+	refused  atomic.Int32 // entries
 	losses   atomic.Int32 // of 100 replies to KeepAlives
 
 	mu      sync.Mutex // guards what follows, and all members
@@ -83,14 +93,15 @@ func (w *crowd) note(format string, args ...any) {
 // crowdNames are the nodes that a crowd uses.
 var crowdNames = []api.Name{"/a", "/b", "/d", "/d/x"}
 
-func meetCrowd(t *testing.T, seed uint64) {
+func meetCrowd(t *testing.T, seed uint64, tidy bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	random := &chance{random: rand.New(rand.NewPCG(seed, 11))}
 	w := &crowd{chance: random, t: t, ctx: ctx, forced: map[api.Name]bool{}, limits: tinyLimits(), mail: 256 << 20}
 	w.limits.claims = 100 + w.below(1000)
 	w.limits.pending = 2000 + w.below(60000)
 	w.polite = w.percent(50)
-	if w.orderly = w.percent(60); w.orderly {
+	w.tidy = tidy
+	if w.orderly = w.percent(60) || tidy; w.orderly {
 		w.names = crowdNames[:1+w.below(2)]
 	} else {
 		w.restrict()
@@ -101,13 +112,21 @@ func meetCrowd(t *testing.T, seed uint64) {
 	for range 2 + w.below(5) {
 		w.join()
 	}
-	if steps := 50 + w.below(150); !w.orderly {
+	if steps := 50 + w.below(150); tidy {
+		w.refusals.Store(10)
+		w.losses.Store(10)
+		w.live(300)
+		failIf(t, w.refused.Load() < 5, "%d entries were refused: the test proves nothing", w.refused.Load())
+	} else if !w.orderly {
 		w.trouble()
 		w.live(steps)
 	} else {
 		w.live(steps / 2)
 	}
 	w.settle()
+	if tidy {
+		w.tidyUp()
+	}
 	w.leave()
 	cancel()
 	w.work.Wait()
@@ -151,6 +170,8 @@ func (w *crowd) live(steps int) {
 // step does one random operation.
 func (w *crowd) step() {
 	switch n := w.below(100); {
+	case n < 5 && w.tidy:
+		w.congest()
 	case n < 5 && w.orderly:
 	case n < 1, n < 4 && w.restless:
 		w.elect()
@@ -196,6 +217,7 @@ type crowdEpoch struct {
 func (l *crowdEpoch) Append(data []byte) ([]raftfsm.Result, error) {
 	l.w.upTo(3 * time.Millisecond)
 	if l.w.percent(int(l.w.refusals.Load())) {
+		l.w.refused.Add(1)
 		return nil, notAppended
 	}
 	defer l.w.checkUsable() // before the master learns of it
@@ -205,7 +227,7 @@ func (l *crowdEpoch) Append(data []byte) ([]raftfsm.Result, error) {
 		return nil, notAppended
 	}
 	results := l.w.write(data, uint64(l.epoch.number))
-	if l.w.refusals.Load() > 0 && l.w.percent(1) {
+	if l.w.refusals.Load() > 0 && !l.w.tidy && l.w.percent(1) {
 		l.deposed = true // written, but its master does not learn of it
 		return nil, errResultLost
 	}
@@ -338,3 +360,23 @@ func (w *crowd) congest() {
 		w.limit()
 	})
 }
+
+// chance is a source of random numbers for several goroutines.
+type chance struct {
+	mu     sync.Mutex // guards random
+	random *rand.Rand
+}
+
+func (c *chance) below(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.random.IntN(n)
+}
+
+func (c *chance) percent(n int) bool { return c.below(100) < n }
+
+// upTo sleeps for a random time below d.
+func (c *chance) upTo(d time.Duration) { time.Sleep(time.Duration(c.below(int(d)))) }
+
+// notAppended is the error of an entry that was refused before it was written.
+var notAppended = api.Errorf(api.NotMaster, "refused before it was written")

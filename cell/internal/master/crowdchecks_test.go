@@ -91,7 +91,7 @@ func (w *crowd) checkOffers() {
 
 // onItsWay reports whether a command that may move a waiter is on its way.
 func onItsWay(q *tables.Queues, w *tables.Waiter) bool {
-	return w.Offered || w.Refusal != nil || q.IsClosing(w.Owner())
+	return w.Offered || w.Refusal != nil || q.IsClosing(w.Claim.By())
 }
 
 // checkPlaces checks that no waiter could have the lock.
@@ -108,8 +108,8 @@ func (w *crowd) checkPlaces() {
 			if !there || w1.Lock != node.Ref() {
 				w.t.Errorf("a waiter for %v, which is gone: %+v", w1.Lock, w1)
 			}
-			if w1.IsAbsent() || m.tables.Queues.IsClosing(w1.Owner()) || w1.Offered {
-				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.IsAbsent(), m.tables.Queues.IsClosing(w1.Owner()), w1.Offered, w1)
+			if w1.IsAbsent() || m.tables.Queues.IsClosing(w1.Claim.By()) || w1.Offered {
+				w.t.Errorf("absent %v, closing %v, offered %v, long after: %+v", w1.IsAbsent(), m.tables.Queues.IsClosing(w1.Claim.By()), w1.Offered, w1)
 			}
 		}
 		if !there {
@@ -181,6 +181,41 @@ func (w *crowd) checkAnswers() {
 			w.t.Errorf("%v holds %s and does not know", h.Owner, node.Name)
 		}
 	}
+}
+
+// tidyUp has every client close what it has open, and checks that nothing is left of it.
+func (w *crowd) tidyUp() {
+	for range 100 {
+		left := 0
+		w.mu.Lock()
+		for _, c := range w.members {
+			for c.letGo(); len(c.handles) > 0 && !c.dead; {
+				c.closeSome()
+			}
+			if !c.dead {
+				left += len(c.open)
+			}
+		}
+		w.mu.Unlock()
+		if left == 0 {
+			break
+		}
+		w.insist()
+		time.Sleep(5 * time.Second)
+	}
+	time.Sleep(time.Second)
+	synctest.Wait()
+	m := w.current.Master
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	for node := range m.epoch.state().Tree.All() {
+		failIf(w.t, len(node.Holders) > 0 || node.Ephemeral, "left: %+v", node)
+	}
+	h, q := m.tables.Handles, m.tables.Queues
+	if h.Used.All+q.Used.All+len(h.Used.Of)+len(q.Used.Of)+len(h.OnNode)+len(h.Refusing)+len(q.ByName) > 0 {
+		w.t.Errorf("left: handles %v on %v, refusals %v, waiters %v of %v", h.Used, h.OnNode, h.Refusing, q.ByName, q.Used)
+	}
+	recountMail(w.t, m.tables.Boxes)
 }
 
 // leave ends all sessions, and checks that the master remembers nothing of them.

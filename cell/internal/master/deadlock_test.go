@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -83,7 +82,7 @@ func (d *deadlocks) run() {
 		}
 		for range sessions {
 			nonce++
-			c := uncached(d.t, d.m, fmt.Appendf(nil, "%015d%c", d.rnd.Uint64()%1e15, nonce))
+			c := d.m.clientOf(d.t, nonce, patient)
 			opened := map[api.Name]Handle{}
 			for _, name := range d.names {
 				opened[name] = c.open(d.t, "/ls/local"+string(name), api.MayCreate).Handle
@@ -104,14 +103,6 @@ func (d *deadlocks) run() {
 		}
 	}
 	synctest.Wait()
-}
-
-// uncached is a session that caches nothing, and that lives for a minute without KeepAlives.
-func uncached(t *testing.T, m *soloMaster, nonce []byte) *soloClient {
-	t.Helper()
-	id, grant, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: nonce, Principal: "p", Lease: time.Minute})
-	noErr(t, err)
-	return &soloClient{m: m, who: Caller{Session: id, Epoch: m.epoch.number}, grant: grant.Number}
 }
 
 func (d *deadlocks) note(format string, args ...any) {

@@ -3,7 +3,6 @@ package master
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -21,18 +20,14 @@ func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 	t.Helper()
 	d := &deadlocks{t: t, m: m, rnd: rand.New(rand.NewPCG(1, 1)), names: []api.Name{"/a", "/b"}}
 	for i := range 2 {
-		c := uncached(t, m, fmt.Appendf(nil, "%016d", i))
+		c := m.clientOf(t, byte(i), patient)
 		opened := map[api.Name]Handle{}
 		for _, name := range d.names {
-			by := c.mutation()
-			h := Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(by.Number)}, Rights: namespace.ToRead | namespace.ToWrite}
+			q := c.asked("/ls/local"+string(name), raftfsm.Open{Create: api.MayCreate})
 			if edit != nil {
-				edit(&h)
+				edit(&q.Handle)
 			}
-			o := must(m.Files.Open(t.Context(), OpenRequest{
-				Mutation: by, Path: api.MustParsePath("/ls/local" + string(name)), Handle: h, Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: h.Rights},
-			}))(t)
-			opened[name] = o.Handle
+			opened[name] = must(m.Files.Open(t.Context(), q))(t).Handle
 		}
 		d.workers = append(d.workers, &worker{number: i, clients: []*soloClient{c}, opened: []map[api.Name]Handle{opened}})
 	}
@@ -113,16 +108,6 @@ func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkUndetectedWait is what the search for deadlocks adds to a request that waits, where nobody asks for it.
-func BenchmarkUndetectedWait(b *testing.B) {
-	w := &tables.Waiter{}
-	g := &waitGraph{queues: tables.New(func() {}, 0).Queues}
-	for b.Loop() {
-		g.joined(hold{}, w)
-		delete(g.queues.Detecting, w)
-	}
-}
-
 // Who keeps a lock that it may not be using gives it back when another asks: nobody is told that it waits without end.
 func TestKeptLockIsNoDeadlock(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
@@ -138,7 +123,7 @@ func TestKeptLockIsNoDeadlock(t *testing.T) {
 func TestBrokenLockIsNoDeadlock(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		d := pair(t, m, nil)
-		operator := uncached(t, m, fmt.Appendf(nil, "%016d", 9))
+		operator := m.clientOf(t, 9, patient)
 		node, _ := m.epoch.state().Tree.Get("/a")
 		noErr(t, m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: operator.mutation(), Lock: node.Ref(), Why: "stuck"}))
 		d.cross()
@@ -152,12 +137,9 @@ func TestBrokenLockIsNoDeadlock(t *testing.T) {
 func TestDeadlockHidesNames(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		d := pair(t, m, nil)
-		c := uncached(t, m, fmt.Appendf(nil, "%016d", 9))
+		c := m.clientOf(t, 9, patient)
 		list := c.open(t, "/ls/local/acl/everyone", api.MustExist).Handle
-		by := c.mutation()
-		if _, err := m.Files.Change(t.Context(), list, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: list.Node, Contents: []byte("root\n")}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.set(t.Context(), c.mutation(), list, []byte("root\n")))
 		d.cross()
 		got := d.told()
 		stopIf(t, got == nil || !errors.Is(got.err, api.Deadlock), "told %+v, want a deadlock", got)

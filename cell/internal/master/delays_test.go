@@ -111,19 +111,11 @@ func (c *soloClient) vacated() (tokens []api.Generation) {
 // vacancies returns the number of those events.
 func (c *soloClient) vacancies() int { return len(c.vacated()) }
 
-// watchLock opens a file for events of its lock.
-func (c *soloClient) watchLock(t *testing.T, path string) {
-	t.Helper()
-	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead})
-	r.Handle.Events = EventSet(0).With(api.EventLockVacant)
-	must(c.m.Files.Open(t.Context(), r))(t)
-}
-
 // There is one event that a lock is vacant: when the last of its shared holders has released it,
 // even if several release in one entry.
 func TestVacancyIsToldOnce(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		c[2].watchLock(t, "/ls/local/f")
+		c[2].watches(t, "/ls/local/f", api.EventLockVacant, false)
 		got := c[0].try(t, h[0], api.Shared)
 		c[1].try(t, h[1], api.Shared)
 		entered, leave := m.holdNextEntry()
@@ -154,7 +146,7 @@ func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 	for what, waits := range map[string]bool{"handed over": true, "tried for": false} {
 		t.Run(what, func(t *testing.T) {
 			withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-				c[2].watchLock(t, "/ls/local/f")
+				c[2].watches(t, "/ls/local/f", api.EventLockVacant, false)
 				first := c[0].try(t, h[0], api.Exclusive)
 				if waits {
 					c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
@@ -196,7 +188,7 @@ func (s *soloMaster) together(t *testing.T, requests ...func()) {
 // There is an event, too, if another shared holder has failed before, so that a lock-delay runs.
 func TestVacancyUnderADelayIsTold(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		c[2].watchLock(t, "/ls/local/f")
+		c[2].watches(t, "/ls/local/f", api.EventLockVacant, false)
 		claim := c[0].claim(h[0], api.Shared)
 		claim.Delay = 30 * time.Second
 		must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h[0])))(t)

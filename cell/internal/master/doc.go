@@ -58,6 +58,8 @@ type (
 	EventSet = tables.EventSet
 	// Event is an event for one session.
 	Event = tables.Event
+	// LockRequest is what a client asks of a lock.
+	LockRequest = tables.LockRequest
 	// Ticket is a place in the queue of one lock.
 	Ticket = tables.Ticket
 )

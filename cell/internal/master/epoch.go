@@ -1,12 +1,9 @@
 package master
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -36,57 +33,6 @@ type prover interface {
 	Close(cause error) // ends all proofs
 }
 
-// handOver hands a command to the proposer; nothing else does. Each command is then observed once, or
-// unproposed once. So one place unmarks its waiters, also after a refusal. epoch.mu is held.
-func (e *epoch) handOver(one *proposal) error {
-	one.queued = e.clock()
-	err := e.proposer.enqueue(one)
-	if err != nil {
-		//mutant: _ = e.unproposed
-		e.unproposed(one.command, false)
-	}
-	return err
-}
-
-// submit proposes the master's own command. epoch.mu is held.
-func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, e.state().Level, true, nil)) }
-
-// commit proposes a command and waits for its result. It calls after, which may be nil, once the command is
-// observed or never will be; before it returns, unless ctx ends first.
-func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
-	one := newProposal(c, e.state().Level, c.Remove != nil, after)
-	one.request = steps.RequestOf(ctx)
-	e.mu.Lock()
-	err := e.handOver(one)
-	e.mu.Unlock()
-	if err != nil {
-		one.finish(raftfsm.Result{}, err)
-	}
-	return e.await(ctx, one)
-}
-
-// propose is commit, with an error of the answer as its error.
-func (e *epoch) propose(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
-	result, err := e.commit(ctx, c, after)
-	return result, cmp.Or(err, result.Answer.Err())
-}
-
-// await is proposal.await, and tells the call what it waited for.
-func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
-	result, err := one.await(ctx)
-	now := e.clock()
-	if call := steps.Told(ctx, now.Sub(one.queued)); call != nil {
-		var by *steps.EntryTimes
-		if err == nil || ctx.Err() == nil { // else the proposer may still change one
-			by = one.entry
-		}
-		for _, step := range by.Steps(one.queued, now, err) {
-			call.Step(step)
-		}
-	}
-	return result, err
-}
-
 // path returns the path of a name in this cell, for people and clients.
 func (e *epoch) path(name api.Name) string { return "/" + api.Root + "/" + e.cell + string(name) }
 
@@ -114,27 +60,6 @@ func (e *epoch) principal(id api.SessionID) string {
 		return s.Principal
 	}
 	return ""
-}
-
-// isAnswered reports whether a request was done. Its retry goes through the log, for the same answer.
-func (e *epoch) isAnswered(mutation session.Mutation) bool {
-	s, ok := e.state().Sessions.Get(mutation.Session)
-	if !ok {
-		return false
-	}
-	at, found := requestAt(s, mutation.Number)
-	return found && s.Open[at].Done
-}
-
-func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
-	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
-		return cmp.Compare(r.Number, n)
-	})
-}
-
-// refuseAs is refuseThen for a refusal about the request itself.
-func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
-	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
 }
 
 // sessionEnded returns the error for a session that is not served. It is SessionExpired only if the log says

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -81,7 +80,7 @@ func TestDoubtStays(t *testing.T) {
 func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		p := newProposer(untimed(m), func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
+		p := newProposer(untimed(m), func([]*proposal, []raftfsm.Result, error) {})
 		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
 		propose := func() error {
 			one := newProposal(c, raftfsm.MaxLevel, false, nil)
@@ -113,7 +112,7 @@ func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 // master and its log say so.
 func TestSpareThatComesTooLate(t *testing.T) {
 	lines := &testbed.Lines{}
-	inSoloLogged(t, slog.New(slog.NewTextHandler(lines, nil)), func(t *testing.T, m *soloMaster) {
+	inSoloLogged(t, slog.New(slog.NewTextHandler(lines, nil)), nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		founders := []raftfsm.Member{{ID: "r1", Raft: "h:1"}, {ID: "r2", Raft: "h:2"}, {ID: "r3", Raft: "h:3"}}
 		spare := &raftfsm.Member{ID: "s1", Raft: "h:9", Client: "h:8", Incarnation: "i", Phase: raftfsm.Standby}

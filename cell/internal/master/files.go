@@ -1,8 +1,10 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master/tables"
@@ -38,6 +40,22 @@ func (f *Files) checkUnfinished(by session.Mutation) error {
 	return &refusal.Refusal{Cause: refusal.RequestFinished, Request: by.Number, Session: by.Session}
 }
 
+// isAnswered reports whether a request was done. Its retry goes through the log, for the same answer.
+func (e *epoch) isAnswered(mutation session.Mutation) bool {
+	s, ok := e.state().Sessions.Get(mutation.Session)
+	if !ok {
+		return false
+	}
+	at, found := requestAt(s, mutation.Number)
+	return found && s.Open[at].Done
+}
+
+func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
+	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
+		return cmp.Compare(r.Number, n)
+	})
+}
+
 // Use checks that a handle is open and has a right.
 func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 	return f.use(h, right, purpose{locking: locking})
@@ -55,15 +73,22 @@ type purpose struct {
 func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	mu := f.epoch.mu.hold()
 	defer mu.end()
-	if f.boxes.ByID[h.Owner.Session] == nil {
-		return f.epoch.sessionEnded(h.Owner.Session)
+	_, err := f.useIn(mu, h, right, to)
+	return err
+}
+
+// useIn is use in a hold, and returns the handle.
+func (f *Files) useIn(mu hold, h Handle, right namespace.Rights, to purpose) (*tables.OpenHandle, error) {
+	box := f.boxes.ByID[h.Owner.Session]
+	if box == nil {
+		return nil, f.epoch.sessionEnded(h.Owner.Session)
 	}
-	one, err := f.handles.Get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
+	one, err := f.handles.Get(h, f.epoch.number, box.Principal)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if h.Rights&right != right {
-		return &refusal.Refusal{Cause: map[namespace.Rights]refusal.Cause{
+		return nil, &refusal.Refusal{Cause: map[namespace.Rights]refusal.Cause{
 			namespace.ToRead: refusal.NotOpenedToRead, namespace.ToWrite: refusal.NotOpenedToWrite, namespace.ToChange: refusal.NotOpenedToChange,
 		}[right]}
 	}
@@ -73,7 +98,7 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 		//mutant: _ = f.events.tellConflicts
 		f.events.tellConflicts(mu, one.Node, nil)
 	}
-	return nil
+	return one, nil
 }
 
 func countUse(all *usages, one *tables.OpenHandle, to purpose) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -19,9 +18,7 @@ import (
 func (s *soloMaster) operate(t *testing.T, commands ...func(by session.Mutation) raftfsm.Command) {
 	t.Helper()
 	next := *s.fsm.Load()
-	create := cachingSession(98)
-	create.CreateSession.MayCache = false
-	operator := &soloClient{who: Caller{Session: with(t, &next, create)[0].Session}}
+	operator := early(t, &next, silentSession(98))
 	for _, command := range commands {
 		with(t, &next, command(operator.mutation()))
 	}
@@ -39,17 +36,9 @@ func allow(handles int) func(by session.Mutation) raftfsm.Command {
 func (s *soloMaster) keptTwo(t *testing.T) (f Handle, c *soloClient) {
 	t.Helper()
 	author, c := s.client(t, 1), s.client(t, 2)
-	f = author.open(t, "/ls/local/f", api.MayCreate).Handle
-	for _, one := range []*soloClient{author, c} {
-		ctx, cancel := context.WithCancel(t.Context())
-		var kept sync.WaitGroup
-		kept.Go(func() { one.keep(ctx) })
-		t.Cleanup(func() {
-			cancel()
-			kept.Wait()
-		})
-	}
-	return f, c
+	go author.keep(t.Context())
+	go c.keep(t.Context())
+	return author.open(t, "/ls/local/f", api.MayCreate).Handle, c
 }
 
 // A refusal of an Open is on its way to the log, and its call has ended. By now the Open could be done, without the log:
@@ -80,9 +69,7 @@ func TestCopyOfRefusedOpen(t *testing.T) {
 		"so that nobody drops a copy in vain": {
 			ask: func(t *testing.T, m *soloMaster, c *soloClient, _ Handle) OpenRequest {
 				m.client(t, 3).open(t, "/ls/local/f", api.MustExist) // has it in its cache
-				q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate})
-				q.Create.Kind = api.Directory
-				return q
+				return c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.Directory})
 			},
 			permit: func(t *testing.T, m *soloMaster, f Handle) {
 				m.operate(t, func(by session.Mutation) raftfsm.Command {
@@ -153,23 +140,6 @@ func TestCopyBeforeRefusal(t *testing.T) {
 		if again, err := m.Files.Open(t.Context(), q); err != nil || again.Handle != o.Handle || m.handlesOf(c.who.Session) != 1 {
 			t.Errorf("a later copy: %v, %d handles", err, m.handlesOf(c.who.Session))
 		}
-		m.refusesNothing(t)
-	})
-}
-
-// What is not refused by the log leaves no mark: a call whose number is finished, and one that the proposer does not take.
-func TestRefusalsThatAreNotLogged(t *testing.T) {
-	inSolo(t, quota(t, api.Quota{Handles: 1}), func(t *testing.T, m *soloMaster) {
-		_, c := m.keptTwo(t)
-		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate})
-		m.congested(func() {
-			fails(t, errOf(m.Files.Open(t.Context(), q)), api.Unavailable, "nothing is taken")
-		})
-		m.refusesNothing(t)
-		m.operate(t, allow(9))
-		report(t, errOf(m.Files.Open(t.Context(), q)))
-		c.open(t, "/ls/local/f", api.MustExist) // declares that the first is finished
-		fails(t, errOf(m.Files.Open(t.Context(), q)), api.InvalidArgument, "a finished request")
 		m.refusesNothing(t)
 	})
 }

@@ -15,17 +15,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// asked returns a request to open a node for reading and writing.
-func (c *soloClient) asked(path string, create raftfsm.Open) OpenRequest {
-	mutation := c.mutation()
-	rights := namespace.ToRead | namespace.ToWrite
-	create.Kind, create.Rights = api.File, rights
-	return OpenRequest{
-		Mutation: mutation, Path: api.MustParsePath(path), Create: create,
-		Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: rights},
-	}
-}
-
 func (s *soloMaster) handlesOf(id api.SessionID) int {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
@@ -35,11 +24,15 @@ func (s *soloMaster) handlesOf(id api.SessionID) int {
 // quota sets the quota of the clients of a test.
 func quota(t *testing.T, allowed api.Quota) func(s *raftfsm.State) {
 	return func(s *raftfsm.State) {
-		session := cachingSession(99)
-		session.CreateSession.MayCache = false
-		operator := &soloClient{who: Caller{Session: with(t, s, session)[0].Session}}
-		with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: operator.mutation(), Principal: "p", Quota: allowed}})
+		with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: early(t, s, silentSession(99)).mutation(), Principal: "p", Quota: allowed}})
 	}
+}
+
+// silentSession is cachingSession of one that caches nothing, so that no change waits for it.
+func silentSession(nonce byte) raftfsm.Command {
+	c := cachingSession(nonce)
+	c.CreateSession.MayCache = false
+	return c
 }
 
 // An Open above the quota of handles is refused before anything is done.
@@ -64,9 +57,7 @@ func TestRefusedOpenMakesNothing(t *testing.T) {
 func TestLateCopyOfOpen(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, c := m.client(t, 1), m.client(t, 2)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go c.keep(ctx)
+		go c.keep(t.Context())
 		author.open(t, "/ls/local/f", api.MayCreate)
 		q := c.asked("/ls/local/f", raftfsm.Open{Create: api.MustExist})
 		o := must(m.Files.Open(t.Context(), q))(t)
@@ -103,38 +94,13 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 	})
 }
 
-// A retry of a finished Open at a new master makes the handle again, and its
-// client gets an event if the node has gone since.
-func TestRetriedOpenOfWhatIsGone(t *testing.T) {
-	var c soloClient
-	var q OpenRequest
-	prepare := func(s *raftfsm.State) {
-		c.who = Caller{Session: with(t, s, cachingSession(9))[0].Session, Epoch: 1}
-		q = c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Name: "/f"})
-		q.Create.Mutation = q.Mutation
-		done := with(t, s, raftfsm.Command{Open: &q.Create})[0]
-		other := soloClient{who: Caller{Session: with(t, s, cachingSession(10))[0].Session}}
-		with(t, s, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: other.mutation(), Node: namespace.Ref{Name: "/f", Instance: done.Stat.Instance}}})
-	}
-	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
-		c.m = m
-		must(m.Files.Open(t.Context(), q))(t)
-		for _, e := range c.hear(t) {
-			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.Mutation.Number) {
-				return
-			}
-		}
-		t.Error("nothing says that the node is gone")
-	})
-}
-
 // A master remembers which handles of earlier epochs were closed, as many as a client can have had. They do not count
 // as open. If there are more, the master makes no others again, but closing them still releases what they hold.
 func TestHandlesOfEarlierEpochs(t *testing.T) {
-	var c soloClient
+	var c *soloClient
 	var ephemeral, file Handle
 	prepare := func(s *raftfsm.State) {
-		c.who = Caller{Session: with(t, s, cachingSession(9))[0].Session, Epoch: 1}
+		c = early(t, s, cachingSession(9))
 		for name, h := range map[string]*Handle{"/e": &ephemeral, "/f": &file} {
 			q := c.asked("/ls/local"+name, raftfsm.Open{Create: api.MayCreate, Name: api.Name(name), Ephemeral: name == "/e"})
 			q.Create.Mutation = q.Mutation
@@ -145,9 +111,7 @@ func TestHandlesOfEarlierEpochs(t *testing.T) {
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		c.m = m
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go c.keep(ctx)
+		go c.keep(t.Context())
 		c.number = 2 * api.MaxHandles
 		old := file
 		for i := range api.MaxHandles {
@@ -179,8 +143,7 @@ func TestCloseGoesByTheLog(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				c := m.client(t, 1)
 				h := c.open(t, "/ls/local/f", api.MayCreate).Handle
-				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
-				must(m.Locks.TryAcquire(t.Context(), requestFor(claim, h)))(t)
+				c.try(t, h, api.Exclusive)
 				if !known {
 					m.locked(func() { m.tables.Handles.Close(h.Owner) })
 				}
@@ -237,11 +200,11 @@ func TestHandleIsOnOneNode(t *testing.T) {
 // Chubby §2.9, step 8: a handle of an earlier master is made again when it is used. It stays closed once it was closed
 // in this epoch, whatever arrives late.
 func TestHandleOfAnEarlierEpoch(t *testing.T) {
-	var id api.SessionID
-	inSolo(t, func(s *raftfsm.State) { id = with(t, s, cachingSession(9))[0].Session }, func(t *testing.T, m *soloMaster) {
-		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}}
+	var c *soloClient
+	inSolo(t, func(s *raftfsm.State) { c = early(t, s, cachingSession(9)) }, func(t *testing.T, m *soloMaster) {
+		c.m = m
 		node, _ := m.epoch.state().Tree.Get("/acl/everyone")
-		h := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: node.Ref(), Rights: namespace.ToRead, Epoch: 0}
+		h := Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: 1}, Node: node.Ref(), Rights: namespace.ToRead, Epoch: 0}
 		must(m.Files.Read(t.Context(), h, namespace.ToRead))(t)
 		noErr(t, m.Files.Close(t.Context(), c.mutation(), h))
 		fails(t, errOf(m.Files.Read(t.Context(), h, namespace.ToRead)), api.HandleClosed, "after it was closed")

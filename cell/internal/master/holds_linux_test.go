@@ -10,7 +10,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master/tables"
-	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -115,7 +114,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		if i%10 < 3 {
 			ref = crowded(i % 10)
 		}
-		w, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}, 1, 1<<30)
+		w, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: 1}, Mode: api.Exclusive}}}, 1, 1<<30)
 		noErr(t, err)
 		if i%3 == 0 {
 			s.tables.Queues.Detach(w, s.epoch.clock().Add(-1))
@@ -167,7 +166,7 @@ func (s *soloMaster) hog(t *testing.T, mu hold, id api.SessionID) {
 		}
 		n := api.RequestNumber(i + 2) // its first request waits already
 		by := session.Mutation{Session: id, Number: n, HighestIssued: manyOwn + 1, Outstanding: []api.RequestNumber{n}, Hash: 1}
-		if _, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", Claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}, 1, 1<<30); err != nil {
+		if _, err := s.tables.Queues.Join(&tables.Waiter{Lock: ref, Who: "p", LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: by, Handle: owner.Handle, Mode: api.Exclusive}}}, 1, 1<<30); err != nil {
 			t.Fatal(err)
 		}
 		mu.pause(1)
@@ -192,7 +191,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		for _, id := range ids {
 			r.Ended = append(r.Ended, raftfsm.Ended{End: raftfsm.End{Session: id, Reason: api.ByExpiry}})
 		}
-		s.epoch.proposer.observe([]raftfsm.Command{{EndSessions: &raftfsm.EndSessions{}}}, []steps.RequestID{0}, []raftfsm.Result{r}, nil)
+		s.epoch.proposer.observe([]*proposal{{command: raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}}}, []raftfsm.Result{r}, nil)
 	}
 	held := func(do func(mu hold)) {
 		mu := s.epoch.mu.hold()
@@ -238,11 +237,11 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 		}},
 		{"a handle that was closed, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 2}
-			s.epoch.proposer.observe([]raftfsm.Command{{Close: &c}}, []steps.RequestID{0}, []raftfsm.Result{{}}, nil)
+			s.epoch.proposer.observe([]*proposal{{command: raftfsm.Command{Close: &c}}}, []raftfsm.Result{{}}, nil)
 		}},
 		{"a Close that was refused, with 10,000 waits through it", func(n int) {
 			c := raftfsm.Close{Mutation: session.Mutation{Session: clients[manyClients-10-n]}, Node: node.Ref(), Handle: 3}
-			s.epoch.proposer.observe([]raftfsm.Command{{Close: &c}}, []steps.RequestID{0}, nil, api.Errorf(api.Unavailable, "try again"))
+			s.epoch.proposer.observe([]*proposal{{command: raftfsm.Command{Close: &c}}}, nil, api.Errorf(api.Unavailable, "try again"))
 		}},
 		{"the end of a session that waits so often", func(n int) { ending(clients[manyClients-10-n : manyClients-9-n]) }},
 		{"a tick when very many locks are to be offered again", func(int) {

@@ -85,16 +85,12 @@ func TestJournalCostsNothing(t *testing.T) {
 // A log that takes no line holds no master up: locks are granted, released and lost, and what found no room is counted.
 func TestJournalThatIsStuck(t *testing.T) {
 	log := &gatedLog{gate: make(chan struct{})}
-	inSoloLogged(t, slog.New(slog.NewTextHandler(log, nil)), func(t *testing.T, m *soloMaster) {
+	inSoloLogged(t, slog.New(slog.NewTextHandler(log, nil)), nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		h := c.open(t, "/ls/local/lock", api.MayCreate).Handle
 		for range 3 * maxLines {
-			claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
-			a, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h))
-			if err == nil {
-				err = m.Locks.Release(t.Context(), c.mutation(), h, a.Generation)
-			}
-			noErr(t, err)
+			a := c.try(t, h, api.Exclusive)
+			noErr(t, m.Locks.Release(t.Context(), c.mutation(), h, a.Generation))
 		}
 		for range 2 * maxQueued {
 			m.epoch.reports.journal.say(slog.LevelInfo, "more than there is room for")
@@ -118,7 +114,7 @@ func (c *lateCall) Step(s steps.Step)        { c.told = append(c.told, s) }
 
 // A change whose entry takes long says so, and one that does not is told nothing; nor is the wait for a lock.
 func TestSlowEntries(t *testing.T) {
-	inSoloLogged(t, slog.New(slog.DiscardHandler), func(t *testing.T, m *soloMaster) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
 		h := c.open(t, "/ls/local/lock", api.MayCreate).Handle
 		for _, slow := range []time.Duration{0, steps.Slow - time.Millisecond, steps.Slow} {

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"context"
 	"errors"
 	flags "flag"
 	"fmt"
@@ -56,29 +55,15 @@ func (s *soloMaster) logOf(t *testing.T, l limits) *[][]byte {
 	return &entries
 }
 
-// request numbers the requests of a session that was made without a master.
-type request struct {
-	session api.SessionID
-	number  api.RequestNumber
-}
-
-func (r *request) mutation() session.Mutation {
-	r.number++
-	return session.Mutation{Session: r.session, Number: r.number, HighestIssued: r.number, Outstanding: []api.RequestNumber{r.number}, Hash: 1}
-}
-
 // populate gives that many sessions that many ephemeral nodes each, whose names have about that many bytes.
 func populate(t *testing.T, s *raftfsm.State, sessions, each, name int) {
 	t.Helper()
 	for i := range sessions {
-		id := with(t, s, cachingSessionOf(fmt.Sprintf("owner %d", i)))[0].Session
-		r := &request{session: id}
+		var names []api.Name
 		for k := range each {
-			with(t, s, raftfsm.Command{Open: &raftfsm.Open{
-				Mutation: r.mutation(), Name: api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("e", name), i, k)),
-				Create: api.MustCreate, Kind: api.File, Ephemeral: true,
-			}})
+			names = append(names, api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("e", name), i, k)))
 		}
+		ephemerals(t, s, fmt.Sprintf("owner %d", i), names...)
 	}
 }
 
@@ -155,7 +140,7 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 	const owners, locks, waiting = 12, 10, 3
 	inSolo(t, func(s *raftfsm.State) {
 		for i := range owners {
-			r := &request{session: with(t, s, cachingSessionOf(fmt.Sprintf("owner %d", i)))[0].Session}
+			r := early(t, s, cachingSessionOf(fmt.Sprintf("owner %d", i)))
 			for k := range locks {
 				opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: r.mutation(), Name: nameOfLock(i, k), Create: api.MustCreate, Kind: api.File}})[0]
 				by := r.mutation()
@@ -169,7 +154,7 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 		granted := make(chan api.Name, owners*locks*waiting)
 		for i := range waiting {
 			c := m.client(t, byte(i+1))
-			c.keepAlive(t.Context())
+			go c.keep(t.Context())
 			var outstanding []api.RequestNumber
 			for node := range m.epoch.state().Tree.All() {
 				if len(node.Holders) == 0 {
@@ -232,24 +217,6 @@ func nameOfLock(owner, lock int) api.Name {
 	return api.Name(fmt.Sprintf("/%s%d-%d", strings.Repeat("l", 200), owner, lock))
 }
 
-// keepAlive keeps a session alive until ctx ends.
-func (c *soloClient) keepAlive(ctx context.Context) {
-	go func() {
-		for ctx.Err() == nil {
-			reply, err := c.m.Sessions.KeepAlive(ctx, c.who, c.heard(), nil)
-			if err != nil {
-				return
-			}
-			if g := reply.Grant; g != nil {
-				c.grant = max(c.grant, g.Number)
-			}
-			if events := reply.Events; len(events) > 0 {
-				c.acked = events[len(events)-1].Sequence
-			}
-		}
-	}()
-}
-
 // sized returns a change of that size by a session.
 func sized(by api.SessionID, size int) raftfsm.Command {
 	return raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: session.Mutation{Session: by}, Contents: make([]byte, size)}}
@@ -276,7 +243,7 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heldEntries{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
-		p := newProposer(untimed(h), func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
+		p := newProposer(untimed(h), func([]*proposal, []raftfsm.Result, error) {})
 		p.limits = l
 		go p.runProposer(t.Context())
 		test(t, p, h)

@@ -265,7 +265,7 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) api.LockInfo 
 				info.MoreWaiters = len(in.tables.Queues.ByName[name]) - len(first)
 				break
 			}
-			first = append(first, tables.Waiter{Claim: w.Claim, Since: w.Since, Streams: w.Streams})
+			first = append(first, tables.Waiter{LockRequest: w.LockRequest, Since: w.Since, Streams: w.Streams})
 			info.Waiters = append(info.Waiters, api.Waiter{Estimate: in.locks.estimateWait(name, len(info.Holders) > 0, ahead)})
 		}
 	}()

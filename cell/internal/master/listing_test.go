@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,19 +30,15 @@ func manySessions(t *testing.T, s *raftfsm.State, n int) {
 // holding adds nodes to a state; the session with that id holds their locks.
 func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name) {
 	t.Helper()
-	var n api.RequestNumber
+	c := &soloClient{who: Caller{Session: id}}
 	if one, ok := s.Sessions.Get(id); ok {
-		n = one.HighestIssued
-	}
-	next := func() session.Mutation {
-		n++
-		return session.Mutation{Session: id, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
+		c.number = one.HighestIssued
 	}
 	for _, name := range names {
-		opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: next(), Name: name, Create: api.MayCreate, Kind: api.File}})[0]
+		opened := with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(), Name: name, Create: api.MayCreate, Kind: api.File}})[0]
 		with(t, s, raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{
 			Lock:   namespace.Ref{Name: name, Instance: opened.Stat.Instance},
-			Claims: []raftfsm.Claim{{Mutation: next(), Handle: 1, Mode: api.Shared, Delay: time.Minute}},
+			Claims: []raftfsm.Claim{{Mutation: c.mutation(), Handle: 1, Mode: api.Shared, Delay: time.Minute}},
 		}}})
 	}
 }
@@ -49,35 +46,37 @@ func holding(t *testing.T, s *raftfsm.State, id api.SessionID, names ...api.Name
 // fits checks that a page is within its bounds.
 func fits(t *testing.T, entries, bytes int) {
 	t.Helper()
-	if entries > api.MaxPage || bytes > api.MaxPageBytes+16<<10 {
-		t.Errorf("a page of %d entries and %d bytes", entries, bytes)
+	failIf(t, entries > api.MaxPage || bytes > api.MaxPageBytes+16<<10, "a page of %d entries and %d bytes", entries, bytes)
+}
+
+// allPages asks for page after page of a listing, and returns their entries and number.
+func allPages[T any](t *testing.T, ask func(after []byte) (Page[T], error)) (all []T, pages int) {
+	t.Helper()
+	for after := []byte(nil); pages == 0 || len(after) > 0; pages++ {
+		p := must(ask(after))(t)
+		fits(t, len(p.List), p.bytes)
+		all, after = append(all, p.List...), p.Next
 	}
+	return all, pages
 }
 
 func TestSessionsComeInPages(t *testing.T) {
 	const sessions = 2500
 	inSolo(t, func(s *raftfsm.State) { manySessions(t, s, sessions) }, func(t *testing.T, m *soloMaster) {
+		all, pages := allPages(t, func(after []byte) (Page[api.SessionInfo], error) {
+			return m.Inspector.ListSessions(t.Context(), 0, after, 0)
+		})
 		var ids []api.SessionID
-		pages := 0
-		for after := []byte(nil); ; pages++ {
-			reply := must(m.Inspector.ListSessions(t.Context(), 0, after, 0))(t)
-			fits(t, len(reply.List), reply.bytes)
-			for _, one := range reply.List {
-				ids = append(ids, one.Session)
-				if one.LeftLeast != time.Minute {
-					t.Fatalf("%v is left of the lease of %v", one.LeftLeast, one)
-				}
-			}
-			if after = reply.Next; len(after) == 0 {
-				break
-			}
+		for _, one := range all {
+			ids = append(ids, one.Session)
+			stopIf(t, one.LeftLeast != time.Minute, "%v is left of the lease of %v", one.LeftLeast, one)
 		}
 		var want []api.SessionID
 		for s := range m.epoch.state().Sessions.All() {
 			want = append(want, s.ID)
 		}
 		if !slices.Equal(ids, want) || len(ids) != sessions || pages < 2 {
-			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
+			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages, sessions)
 		}
 		one, err := m.Inspector.ListSessions(t.Context(), want[7], nil, 0)
 		if err != nil || len(one.List) != 1 || one.List[0].Session != want[7] || one.Next != nil {
@@ -92,35 +91,36 @@ func TestSessionsComeInPages(t *testing.T) {
 // locksIn asks for page after page of the locks at and below a name.
 func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) map[string]api.LockInfo {
 	t.Helper()
+	all, _ := allPages(t, func(after []byte) (Page[api.LockInfo], error) {
+		return s.Inspector.ListLocks(t.Context(), prefix, id, after, 0)
+	})
 	found := map[string]api.LockInfo{}
-	for after := []byte(nil); ; {
-		reply := must(s.Inspector.ListLocks(t.Context(), prefix, id, after, 0))(t)
-		fits(t, len(reply.List), reply.bytes)
-		for _, l := range reply.List {
-			if found[l.Path].Path != "" {
-				t.Errorf("%s is listed twice", l.Path)
-			}
-			found[l.Path] = l
-		}
-		if after = reply.Next; len(after) == 0 {
-			return found
-		}
+	for _, l := range all {
+		failIf(t, found[l.Path].Path != "", "%s is listed twice", l.Path)
+		found[l.Path] = l
 	}
+	return found
+}
+
+// quotasOf asks for page after page of the quotas, and returns their principals.
+func quotasOf(t *testing.T, in *Inspector) (names []string) {
+	t.Helper()
+	all, _ := allPages(t, func(after []byte) (Page[api.QuotaUse], error) { return in.ListQuotas(t.Context(), after, 0) })
+	for _, one := range all {
+		names = append(names, one.Principal)
+	}
+	return names
 }
 
 func TestLocksComeInPages(t *testing.T) {
 	var all, deep, delayed []api.Name
 	var first api.SessionID
 	prepare := func(s *raftfsm.State) {
-		made := with(t, s, cachingSession(1), cachingSession(2))
-		first = made[0].Session
-		second := made[1].Session
-		for i, kind := range []api.Kind{api.Directory, api.File} {
-			n := api.RequestNumber(i + 1)
-			with(t, s, raftfsm.Command{Open: &raftfsm.Open{
-				Mutation: session.Mutation{Session: first, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1},
-				Name:     []api.Name{"/d", "/free"}[i], Create: api.MayCreate, Kind: kind,
-			}})
+		c := early(t, s, cachingSession(1))
+		first = c.who.Session
+		second := early(t, s, cachingSession(2)).who.Session
+		for name, kind := range map[api.Name]api.Kind{"/d": api.Directory, "/free": api.File} {
+			with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(), Name: name, Create: api.MayCreate, Kind: kind}})
 		}
 		for i := range 1500 {
 			all = append(all, api.Name(fmt.Sprintf("/%s-%d", longName(200), i)))
@@ -139,7 +139,7 @@ func TestLocksComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		free, _ := m.epoch.state().Tree.Get("/free")
 		m.epoch.mu.Lock()
-		_, err := m.tables.Queues.Join(&tables.Waiter{Lock: free.Ref(), Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}, 1, 1)
+		_, err := m.tables.Queues.Join(&tables.Waiter{Lock: free.Ref(), LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 77, Number: 1}}}}, 1, 1)
 		m.epoch.mu.Unlock()
 		noErr(t, err)
 		want := slices.Concat(all, deep, delayed, []api.Name{"/free"})
@@ -179,9 +179,9 @@ func TestCrowdsAreCounted(t *testing.T) {
 		m.epoch.mu.Lock()
 		for i := range crowd {
 			var err error
-			if last, err = m.tables.Queues.Join(&tables.Waiter{Lock: node.Ref(), Claim: raftfsm.Claim{
+			if last, err = m.tables.Queues.Join(&tables.Waiter{Lock: node.Ref(), LockRequest: tables.LockRequest{Claim: raftfsm.Claim{
 				Mutation: session.Mutation{Session: 5000, Number: api.RequestNumber(i + 1)}, Mode: api.Exclusive,
-			}}, 1, crowd); err != nil {
+			}}}, 1, crowd); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -207,24 +207,13 @@ func TestQuotasComeInPages(t *testing.T) {
 	const principals = 2500
 	prepare := func(s *raftfsm.State) {
 		manySessions(t, s, principals)
-		id := with(t, s, cachingSession(1))[0].Session
+		c := early(t, s, cachingSession(1))
 		for i := range 3 {
-			with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: session.Mutation{Session: id, Number: api.RequestNumber(i + 1), HighestIssued: api.RequestNumber(i + 1), Outstanding: []api.RequestNumber{api.RequestNumber(i + 1)}, Hash: 1},
-				Principal: fmt.Sprint("quota-", i), Quota: api.Quota{Nodes: 1}}})
+			with(t, s, raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(), Principal: fmt.Sprint("quota-", i), Quota: api.Quota{Nodes: 1}}})
 		}
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
-		var names []string
-		for after := []byte(nil); ; {
-			reply := must(m.Inspector.ListQuotas(t.Context(), after, 0))(t)
-			fits(t, len(reply.List), reply.bytes)
-			for _, one := range reply.List {
-				names = append(names, one.Principal)
-			}
-			if after = reply.Next; len(after) == 0 {
-				break
-			}
-		}
+		names := quotasOf(t, m.Inspector)
 		if !slices.IsSorted(names) || len(slices.Compact(names)) != principals+4 {
 			t.Errorf("%d principals, want %d in order", len(names), principals+3)
 		}
@@ -262,45 +251,49 @@ func TestDirectoriesComeInPages(t *testing.T) {
 	})
 }
 
+// listingsOf are the listings that come in pages; each returns the length of one, and whether others follow.
+func listingsOf(id api.SessionID) map[string]func(ctx context.Context, m *soloMaster, most int) (length int, more bool, err error) {
+	return map[string]func(ctx context.Context, m *soloMaster, most int) (int, bool, error){
+		"sessions": func(ctx context.Context, m *soloMaster, most int) (int, bool, error) {
+			p, err := m.Inspector.ListSessions(ctx, 0, nil, most)
+			return len(p.List), p.Next != nil, err
+		},
+		"locks": func(ctx context.Context, m *soloMaster, most int) (int, bool, error) {
+			p, err := m.Inspector.ListLocks(ctx, "", 0, nil, most)
+			return len(p.List), p.Next != nil, err
+		},
+		"locks of a session": func(ctx context.Context, m *soloMaster, most int) (int, bool, error) {
+			p, err := m.Inspector.ListLocks(ctx, "", cmp.Or(id, 1), nil, most)
+			return len(p.List), p.Next != nil, err
+		},
+		"quotas": func(ctx context.Context, m *soloMaster, most int) (int, bool, error) {
+			p, err := m.Inspector.ListQuotas(ctx, nil, most)
+			return len(p.List), p.Next != nil, err
+		},
+	}
+}
+
 // However many clients ask for listings, few are made at a time: each takes memory that is not
 // counted before it is sent, and the mutex again and again.
 func TestFewPagesAreMadeAtATime(t *testing.T) {
-	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
-		"sessions": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListSessions(ctx, 0, nil, 0)
+	listings := listingsOf(0)
+	listings["explain"] = func(ctx context.Context, m *soloMaster, _ int) (int, bool, error) {
+		_, err := m.Inspector.Explain(ctx, "/f")
+		return 0, false, err
+	}
+	for name, list := range listings {
+		ask := func(ctx context.Context, m *soloMaster) error {
+			_, _, err := list(ctx, m, 0)
 			return err
-		},
-		"locks": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListLocks(ctx, "", 0, nil, 0)
-			return err
-		},
-		"locks of a session": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListLocks(ctx, "", 1, nil, 0)
-			return err
-		},
-		"quotas": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListQuotas(ctx, nil, 0)
-			return err
-		},
-		"explain": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.Explain(ctx, "/f")
-			return err
-		},
-	} {
+		}
 		t.Run(name, func(t *testing.T) {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				var made []func()
 				for range maxPages {
-					done, err := m.Inspector.beginPage(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					made = append(made, done)
+					made = append(made, must(m.Inspector.beginPage(t.Context()))(t))
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				gaveUp, waits := make(chan error, 1), make(chan error, 1)
-				go func() { gaveUp <- ask(ctx, m) }()
-				go func() { waits <- ask(t.Context(), m) }()
+				gaveUp, waits := later(func() error { return ask(ctx, m) }), later(func() error { return ask(t.Context(), m) })
 				stopIf(t, !stillWaits(waits), "a page is made beside %d others", maxPages)
 				cancel()
 				fails(t, <-gaveUp, api.Unavailable, "a call that was given up while it waited")
@@ -328,31 +321,14 @@ func TestPagesAreAsLongAsWanted(t *testing.T) {
 	}
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		root := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: namespace.Ref{Instance: 1}, Rights: namespace.ToRead, Epoch: 0}
-		listings := map[string]func(most int) (length int, more bool, err error){
-			"sessions": func(most int) (int, bool, error) {
-				p, err := m.Inspector.ListSessions(t.Context(), 0, nil, most)
-				return len(p.List), p.Next != nil, err
-			},
-			"locks": func(most int) (int, bool, error) {
-				p, err := m.Inspector.ListLocks(t.Context(), "", 0, nil, most)
-				return len(p.List), p.Next != nil, err
-			},
-			"locks of a session": func(most int) (int, bool, error) {
-				p, err := m.Inspector.ListLocks(t.Context(), "", id, nil, most)
-				return len(p.List), p.Next != nil, err
-			},
-			"quotas": func(most int) (int, bool, error) {
-				p, err := m.Inspector.ListQuotas(t.Context(), nil, most)
-				return len(p.List), p.Next != nil, err
-			},
-			"a directory": func(most int) (int, bool, error) {
-				p, err := m.Files.ReadDir(t.Context(), root, "", most)
-				return len(p.Children), p.More, err
-			},
+		listings := listingsOf(id)
+		listings["a directory"] = func(ctx context.Context, m *soloMaster, most int) (int, bool, error) {
+			p, err := m.Files.ReadDir(ctx, root, "", most)
+			return len(p.Children), p.More, err
 		}
 		for what, list := range listings {
 			for wanted, want := range map[int]int{1: 1, 7: 7, api.MaxPage: api.MaxPage, 0: api.MaxPage, api.MaxPage + 50: api.MaxPage, -1: api.MaxPage} {
-				if n, more, err := list(wanted); n > want || n == 0 || n < min(want, 100) || !more || err != nil {
+				if n, more, err := list(t.Context(), m, wanted); n > want || n == 0 || n < min(want, 100) || !more || err != nil {
 					t.Errorf("%s, %d wanted: %d, others follow %v, %v; want %d", what, wanted, n, more, err, want)
 				}
 			}

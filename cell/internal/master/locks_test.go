@@ -68,23 +68,20 @@ func TestClosingHandleIsOfferedNothing(t *testing.T) {
 			got := c[0].try(t, h[0], api.Exclusive)
 			claim := c[1].claim(h[1], api.Exclusive)
 			waits := c[1].wait(t.Context(), h[1], claim)
-			closing := c[1].mutation()
-			closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+			closing := c[1].mutation(claim.Mutation)
 			entered, leave := m.holdNextEntry()
-			done := make(chan error, 2)
-			go func() { done <- m.Files.Close(t.Context(), closing, h[1]) }()
+			closed := later(func() error { return m.Files.Close(t.Context(), closing, h[1]) })
 			<-entered
 			if refused {
 				m.congested(func() {
 					fails(t, m.Files.Close(t.Context(), closing, h[1]), api.Unavailable)
 				})
 			}
-			go func() { done <- m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) }()
+			released := later(func() error { return m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation) })
 			synctest.Wait()
 			close(leave)
-			for range 2 {
-				report(t, <-done)
-			}
+			report(t, <-closed)
+			report(t, <-released)
 			if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
 				t.Errorf("the waiter: %v; the lock is held by %v", a.err, m.holders())
 			}
@@ -232,20 +229,10 @@ func TestManyHandlesLetGoAtOnce(t *testing.T) {
 // A refused Open makes no node when a copy of it reaches another master, which has no reason to refuse it.
 func TestRefusedOpenMakesNothingLater(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		mutation := c[0].mutation()
-		ask := func() error {
-			_, err := m.Files.Open(t.Context(), OpenRequest{
-				Mutation: mutation, Path: api.MustParsePath("/ls/local/f"),
-				Handle: Handle{Owner: namespace.Owner{Session: mutation.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead},
-				Create: raftfsm.Open{Create: api.MayCreate, Kind: api.Directory, Rights: namespace.ToRead},
-			})
-			return err
-		}
+		q := c[0].asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Kind: api.Directory})
+		ask := func() error { return errOf(m.Files.Open(t.Context(), q)) }
 		mustFail(t, ask(), api.NotDirectory)
-		remove := c[1].mutation()
-		if _, err := m.Files.Change(t.Context(), h[1], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[1].Node, Handle: h[1].Owner.Handle}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c[1].remove(t.Context(), c[1].mutation(), h[1]))
 		m.locked(func() { *m.tables.Handles = *tables.New(func() {}, 0).Handles }) // as at another master
 		fails(t, ask(), api.NotDirectory, "a late copy of the refused Open")
 	})
@@ -260,12 +247,8 @@ func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 		ended := *m.fsm.Load()
 		with(t, &ended, raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.who.Session, Reason: api.ByOperator}}}})
 		m.fsm.Store(&ended)
-		mutation := c.mutation()
-		if _, err := m.Files.Open(t.Context(), OpenRequest{Mutation: mutation, Path: api.MustParsePath("/ls/local/f"), Handle: Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: 9}}}); !errors.Is(err, api.SessionExpired) {
-			t.Errorf("open: %v", err)
-		}
-		claim := raftfsm.Claim{Mutation: mutation, Handle: f.Owner.Handle, Mode: api.Exclusive}
-		fails(t, errOf(m.Locks.Acquire(t.Context(), requestFor(claim, f))), api.SessionExpired, "acquire")
+		fails(t, errOf(m.Files.Open(t.Context(), c.asked("/ls/local/f", raftfsm.Open{}))), api.SessionExpired, "open")
+		fails(t, errOf(m.Locks.Acquire(t.Context(), requestFor(c.claim(f, api.Exclusive), f))), api.SessionExpired, "acquire")
 	})
 }
 
@@ -299,8 +282,7 @@ func TestWaiterOfAClosedHandleIsRefusedByTheLog(t *testing.T) {
 		c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)
-		closing := c[1].mutation()
-		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		closing := c[1].mutation(claim.Mutation)
 		m.applying.once(func() {
 			m.epoch.proposer.mu.Lock()
 			defer m.epoch.proposer.mu.Unlock()

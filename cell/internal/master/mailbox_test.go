@@ -58,11 +58,7 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 		author, silent := m.client(t, 1), m.client(t, 2)
 		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
 		silent.open(t, "/ls/local/f", api.MustExist)
-		go func() {
-			for t.Context().Err() == nil {
-				author.acknowledgeAll(t)
-			}
-		}()
+		go author.keep(t.Context())
 		began := time.Now()
 		done := author.write(t.Context(), f)
 		for {
@@ -80,20 +76,6 @@ func TestCreateSessionAgainExtendsNothing(t *testing.T) {
 		}
 		synctest.Wait()
 	})
-}
-
-// acknowledgeAll sends a KeepAlive that acknowledges everything in the last reply.
-func (c *soloClient) acknowledgeAll(t *testing.T) {
-	reply, err := c.m.Sessions.KeepAlive(t.Context(), c.who, c.heard(), nil)
-	if err != nil {
-		return
-	}
-	if g := reply.Grant; g != nil {
-		c.grant = g.Number
-	}
-	if n := len(reply.Events); n > 0 {
-		c.acked = reply.Events[n-1].Sequence
-	}
 }
 
 // uncached submits changes of a node that no client has in its cache, as mutate would. The caller holds s.mu.
@@ -134,9 +116,8 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				author, watcher := m.client(t, 1), m.client(t, 2)
 				node := namespace.Ref{Name: "/f", Instance: api.Generation(m.epoch.state().Counter + 1)} // once it has been created
 				m.locked(func() { m.uncached(node.Name) })
-				mutation := watcher.mutation()
-				r := OpenRequest{Mutation: mutation, Path: api.MustParsePath("/ls/local/f"), Create: raftfsm.Open{Kind: api.File, Create: api.MayCreate, Rights: namespace.ToRead}}
-				r.Handle = Handle{Owner: namespace.Owner{Session: watcher.who.Session, Handle: api.HandleID(mutation.Number)}, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}
+				r := watcher.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate})
+				r.Handle.Events = EventSet(0).With(api.EventContentsModified)
 				var o Opened
 				open := func() (err error) { o, err = m.Files.Open(t.Context(), r); return err }
 				done := make(chan error, 1)
@@ -167,7 +148,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 				defer m.epoch.mu.Unlock()
 				told := map[api.EventKind]int{}
 				for _, e := range m.tables.Boxes.ByID[watcher.who.Session].Events {
-					if e.Handle == api.HandleID(mutation.Number) {
+					if e.Handle == r.Handle.Owner.Handle {
 						told[e.Kind]++
 					}
 				}
@@ -190,7 +171,7 @@ func TestOpenAndEventsLeaveNoGap(t *testing.T) {
 func TestLocksAskedBackAreBounded(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		silent := m.client(t, 9) // it acknowledges nothing
-		mine := silent.listening(t, "/ls/local/f", true)
+		mine := silent.watches(t, "/ls/local/f", api.EventConflictingLock, true)
 		for range 1_000 {
 			a := silent.try(t, mine, api.Exclusive)
 			mu := m.epoch.mu.holdPatiently()
@@ -216,20 +197,9 @@ func TestLocksAskedBackAreBounded(t *testing.T) {
 // mailClient is a session of a principal, without a cache.
 func (s *soloMaster) mailClient(t *testing.T, name, principal string) *soloClient {
 	t.Helper()
-	c := cachingSessionOf(name).CreateSession
-	c.Principal, c.MayCache = principal, false
-	id, grant, err := s.Sessions.Create(t.Context(), *c)
-	noErr(t, err)
-	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
-}
-
-// watch opens a file for events of its contents.
-func (c *soloClient) watch(t *testing.T, path string) Handle {
-	t.Helper()
-	r := c.asked(path, raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: namespace.ToRead | namespace.ToWrite})
-	r.Handle.Events = EventSet(0).With(api.EventContentsModified)
-	o := must(c.m.Files.Open(t.Context(), r))(t)
-	return o.Handle
+	return s.clientOf(t, 0, func(c *raftfsm.CreateSession) {
+		c.Nonce, c.Principal, c.MayCache = fmt.Appendf(nil, "%-16.16s", name), principal, false
+	})
 }
 
 // recountMail compares the count with the waiting events.
@@ -262,14 +232,14 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.locked(func() { m.tables.Boxes.Limit = most })
 		author, other := m.mailClient(t, "author", "author"), m.mailClient(t, "other", "other")
-		f := author.watch(t, path)
+		f := author.watches(t, path, api.EventContentsModified, false)
 		var crowd []*soloClient
 		for i := range watchers {
 			c := m.mailClient(t, fmt.Sprint("watcher ", i), "crowd")
-			c.watch(t, path)
+			c.watches(t, path, api.EventContentsModified, false)
 			crowd = append(crowd, c)
 		}
-		other.watch(t, path)
+		other.watches(t, path, api.EventContentsModified, false)
 		for range writes {
 			noErr(t, <-author.write(t.Context(), f))
 		}

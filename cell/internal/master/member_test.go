@@ -85,6 +85,8 @@ type crowdRequest struct {
 	abandoned bool // its client no longer wants the answer
 	withdrawn bool // according to a Cancel
 	granted   bool // according to an answer
+
+	opened, refused bool // an Open, according to some copy
 }
 
 // join adds a client.
@@ -203,6 +205,14 @@ func (c *member) hear(r *crowdRequest, answer any, err error) {
 	failIf(c.w.t, r.granted && r.withdrawn, "session %v: request %v was granted, and withdrawn", c.id, r)
 	c.w.note("%v hears of %v: %v", c.id, r, err)
 	var e *api.Error
+	if strings.HasPrefix(r.what, "open ") && c.w.tidy {
+		r.opened = r.opened || err == nil
+		r.refused = r.refused || errors.As(err, &e) && e.Final && e.Code != api.InvalidArgument // which may be that its number is finished
+		failIf(c.w.t, r.opened && r.refused, "copies of %v were answered both ways: one was done, one refused: %v", r, err)
+		if r.refused {
+			c.leavesNothing(r)
+		}
+	}
 	switch {
 	case r.done || c.dead:
 		return
@@ -226,6 +236,14 @@ func (c *member) hear(r *crowdRequest, answer any, err error) {
 		}
 	}
 	c.conclude(r, answer, err)
+}
+
+// leavesNothing checks that a refused Open has left nothing.
+func (c *member) leavesNothing(r *crowdRequest) {
+	owner := namespace.Owner{Session: c.id, Handle: api.HandleID(r.number)}
+	for node := range c.w.state.Load().Tree.All() {
+		failIf(c.w.t, node.Holds(owner) || slices.Contains(node.Openers, owner), "%v was refused, and has left %+v", r, node)
+	}
 }
 
 // taint notes that the result of a request is unknown.

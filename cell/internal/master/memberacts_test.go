@@ -61,6 +61,10 @@ func (c *member) act() {
 
 // actOrderly does one operation that has to do with waiting for locks.
 func (c *member) actOrderly() {
+	if c.w.tidy && c.w.percent(25) {
+		[]func(){c.breakStream, c.sendAgain, c.lateCopy, c.setQuota}[c.w.below(4)]()
+		return
+	}
 	switch n := c.w.below(100); {
 	case n < 15 || len(c.handles) == 0:
 		c.openSome()

@@ -40,19 +40,19 @@ type observer struct {
 //   - callers go on when the whole entry is observed;
 //   - an ended session first loses lease and mailbox, in one hold, so that nothing new is entered for it;
 //   - the events of one session are in commit order, because only observe posts events of changes.
-//
-// requests are the clients' IDs of the commands' requests.
-func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestID, results []raftfsm.Result, err error) {
+func (o *observer) observe(batch []*proposal, results []raftfsm.Result, err error) {
 	mu := o.epoch.mu.hold()
 	defer mu.end()
-	o.epoch.reports.metrics.Proposed(len(commands), err)
-	for i, c := range commands {
+	o.epoch.reports.metrics.Proposed(len(batch), err)
+	for i, one := range batch {
 		if err != nil {
-			o.unproposed(c, inDoubt(err))
-			o.offers.closeEnded(mu, c.Close)
+			o.unproposed(one.command, inDoubt(err))
+			if one.command.Close != nil {
+				o.offers.closeEnded(mu, one.command.Close)
+			}
 		} else {
-			o.asked = requests[i]
-			o.observeOne(mu, c, results[i])
+			o.asked = one.request
+			o.observeOne(mu, one.command, results[i])
 		}
 		mu.pause(1)
 	}
@@ -89,7 +89,9 @@ func (o *observer) observeOne(mu hold, c raftfsm.Command, r raftfsm.Result) {
 	o.takenAway(mu, r)
 	// 8. Claims without an answer are no longer offered: before 10, which skips offered ones.
 	o.offers.withdrawOffers(c, false)
-	o.offers.closeEnded(mu, c.Close)
+	if c.Close != nil {
+		o.offers.closeEnded(mu, c.Close)
+	}
 	// 9. Vacant locks, before they are offered (10), so that the next holder's event comes after.
 	o.events.tellVacant(mu, r)
 	// 10. Free locks are offered last, to the queues as they are after all of this.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master/tables"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
@@ -22,87 +21,9 @@ type offers struct {
 	events *publisher
 }
 
-// offer marks waiters as offered and returns their claims. epoch.mu is held.
-func (o *offers) offer(lead []*tables.Waiter) []raftfsm.Claim {
-	var claims []raftfsm.Claim
-	for _, w := range lead {
-		w.Offered, w.Granting = true, o.epoch.clock()
-		claims = append(claims, w.Claim)
-	}
-	return claims
-}
-
-// askLog asks the log about a request that needs no free lock, and reports whether it has asked. During a
-// Close of the handle it asks only for a refusal: the log might grant a freed lock to the closed handle.
-// epoch.mu is held.
-func (o *offers) askLog(w *tables.Waiter) bool {
-	if w.Offered || w.Refusal == nil && o.queues.IsClosing(w.Owner()) || !o.isAnswerable(w) {
-		return false
-	}
-	claims := o.offer([]*tables.Waiter{w})
-	if w.Refusal != nil {
-		//mutant: o.queues.AnswerWaiter(w.Key(), raftfsm.Answer{Refusal: w.Refusal}); o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.Claim.Mutation, Refusal: w.Refusal}})
-		o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.Claim.Mutation, Refusal: w.Refusal}})
-	} else {
-		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: w.Lock, Claims: claims}}})
-	}
-	return true
-}
-
-// isAnswerable reports whether the log can answer a request without a free lock. It is refused or answered,
-// its handle holds the lock, its node or session is gone, or a restore has sealed the cell.
-func (o *offers) isAnswerable(w *tables.Waiter) bool {
-	state := o.epoch.state()
-	node, err := state.Tree.Resolve(w.Lock)
-	if w.Refusal != nil || err != nil || node.Holds(namespace.Owner{Session: w.Claim.Mutation.Session, Handle: w.Claim.Handle}) {
-		return true
-	}
-	_, lives := state.Sessions.Get(w.Claim.Mutation.Session)
-	_, sealed := state.Restoring()
-	return !lives || sealed || o.epoch.isAnswered(w.Claim.Mutation)
-}
-
-// offerLock offers a lock to the waiters that can have it now. epoch.mu is held.
-func (o *offers) offerLock(name api.Name) {
-	tree := o.epoch.state().Tree
-	node, ok := tree.Get(name)
-	if !ok || node.Revoked != nil {
-		return // nodeRemoved has answered the waiters; a revoked lock is free when its holders let go
-	}
-	lead := o.queues.Leading(node.Ref(), node.Mode)
-	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].Claim.Mode) {
-		return
-	}
-	if len(lead) > 0 {
-		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: node.Ref(), Claims: o.offer(lead)}}})
-	}
-}
-
-// withdrawOffers unmarks the claims of a command that is no longer on its way. No other code does. Claims
-// that still wait may get an offer again. doubt says that the result is unknown. epoch.mu is held.
-func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
-	for _, next := range c.Successions() {
-		for _, claim := range next.Claims {
-			if w := o.queues.Get(tables.WaiterKey{Session: claim.Mutation.Session, Number: claim.Mutation.Number}); w != nil {
-				//mutant: w.Offered = false
-				w.Offered, w.Doubt = false, w.Doubt || doubt
-				o.outbox.PutLock(next.Lock.Name)
-			}
-		}
-	}
-	if c.Cancel != nil {
-		if w := o.refusedWaiter(c.Cancel); w != nil {
-			w.Offered = false
-		}
-	}
-}
-
-// closeEnded records that a Close, if c is one, is no longer on its way. If requests still wait through the
-// handle, it tells the lock's holders again, because some may be new.
+// closeEnded records that a Close is no longer on its way. If requests still wait through the handle, it
+// tells the lock's holders again, because some may be new.
 func (o *offers) closeEnded(mu hold, c *raftfsm.Close) {
-	if c == nil {
-		return
-	}
 	by := namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}
 	if !o.queues.EndClosing(by) {
 		return
@@ -117,15 +38,6 @@ func (o *offers) closeEnded(mu hold, c *raftfsm.Close) {
 		mu.pause(1)
 	}
 	o.events.tellConflicts(mu, lock, nil)
-}
-
-// refusedWaiter returns the waiter that the master's own command refuses, or nil. epoch.mu is held.
-func (o *offers) refusedWaiter(c *raftfsm.Cancel) *tables.Waiter {
-	w := o.queues.Get(tables.WaiterKey{Session: c.Mutation.Session, Number: c.Mutation.Number})
-	if w == nil || w.Refusal == nil || w.Refusal != c.Refusal {
-		return nil
-	}
-	return w
 }
 
 // successorsOf offers a node's lock to its first waiters, in a command that frees it, as frees finds in the
@@ -153,7 +65,7 @@ func (o *offers) propose(ctx context.Context, build func(mu hold) raftfsm.Comman
 	one := newProposal(c, o.epoch.state().Level, false, nil)
 	one.request = steps.RequestOf(ctx)
 	err := o.epoch.handOver(one)
-	if err != nil {
+	if err != nil && c.Close != nil {
 		o.closeEnded(mu, c.Close)
 	}
 	mu.end()

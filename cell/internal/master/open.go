@@ -241,7 +241,10 @@ func checkSpelling(state *raftfsm.State, name api.Name, create api.Create) *api.
 // §2.6). The replicated state says what the handle holds. The table drops the handle when the command has
 // committed. If it holds nothing, no entry is needed.
 func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) error {
-	if !f.closesLogged(mutation, h) {
+	f.epoch.mu.Lock()
+	logged := f.mayHold(mutation, h)
+	f.epoch.mu.Unlock()
+	if !logged {
 		if _, err := f.epoch.fence.Prove(ctx); err != nil {
 			return err
 		}
@@ -259,14 +262,8 @@ func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) 
 	return err
 }
 
-// closesLogged reports whether a Close needs an entry: the handle holds something, or a pending entry may
-// give it something. It enters an earlier epoch's handle, so that it stays closed.
-func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
-	return f.mayHold(mutation, h)
-}
-
+// mayHold reports whether a Close needs an entry: the handle holds something, or a pending entry may give it
+// something. It enters an earlier epoch's handle, so that it stays closed. epoch.mu is held.
 func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
 	if f.boxes.ByID[h.Owner.Session] == nil {
 		return true // the log says how the session ended

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -28,38 +26,26 @@ func (s *soloMaster) waits(t *testing.T, id api.SessionID, number api.RequestNum
 	defer s.epoch.mu.Unlock()
 	return must(s.tables.Queues.Join(&tables.Waiter{
 		Lock: namespace.Ref{Name: name, Instance: 7}, Who: "p", Since: since,
-		Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason},
+		LockRequest: tables.LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: id, Number: number}, Mode: api.Exclusive, Reason: reason}},
 	}, 1, 1<<30))(t)
 }
 
 // The walk over all queues asks for nobody's rights, which may take long for each name: they need the replicated state, and that is
 // read when the walk is over, without the mutex. So waiters that joined a queue meanwhile are known by name.
 func TestOverviewAsksForRightsAfterTheWalk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, state := &soloMaster{}, raftfsm.NewState()
-		state.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Level: raftfsm.MaxLevel}}}})
-		s.fsm.Store(&state)
-		ctx, cancel := context.WithCancelCause(t.Context())
+	inSolo(t, nil, func(t *testing.T, s *soloMaster) {
 		var looking, came atomic.Bool
 		var held atomic.Int64
-		s.Master = New(ctx, Config{
-			Epoch: 1, Cell: "local", Log: s, Fence: s, Wall: func() int64 { return 0 }, Clock: func() session.Instant { return session.Instant(time.Now().UnixNano()) },
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: uncounted{},
-			State: func() *raftfsm.State {
-				if looking.Load() {
-					if s.epoch.mu.mu.TryLock() {
-						s.epoch.mu.mu.Unlock()
-					} else {
-						held.Add(1)
-					}
-				}
-				return s.fsm.Load()
-			},
+		s.looking.set(func() {
+			if !looking.Load() {
+				return
+			}
+			if s.epoch.mu.mu.TryLock() {
+				s.epoch.mu.mu.Unlock()
+			} else {
+				held.Add(1)
+			}
 		})
-		s.Start()
-		defer s.Wait()
-		defer cancel(nil)
-		synctest.Wait()
 		first := s.client(t, 1)
 		for i := range 5 {
 			s.waits(t, first.who.Session, api.RequestNumber(i+1), api.Name(fmt.Sprint("/lock-", i)), "", session.Instant(i))
@@ -191,8 +177,8 @@ func TestFlushIsOfTheBacklog(t *testing.T) {
 func admitRootOnly(t *testing.T, s *raftfsm.State) {
 	t.Helper()
 	file, _ := s.Tree.Get("/acl/everyone")
-	id := with(t, s, cachingSession(1))[0].Session
-	with(t, s, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: session.Mutation{Session: id, Number: 1, HighestIssued: 1, Outstanding: []api.RequestNumber{1}, Hash: 1}, Node: file.Ref(), Contents: []byte("root\n")}})
+	by := early(t, s, cachingSession(1)).mutation()
+	with(t, s, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: file.Ref(), Contents: []byte("root\n")}})
 }
 
 // A principal that is no operator sees its own quota beside any others.
@@ -206,20 +192,7 @@ func TestOwnQuotaBesideManyOthers(t *testing.T) {
 			admitRootOnly(t, s)
 		}
 		inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
-			in := m.Inspector.For("zoe")
-			found, pages := false, 0
-			for after := []byte(nil); ; pages++ {
-				p := must(in.ListQuotas(t.Context(), after, 0))(t)
-				for _, one := range p.List {
-					found = found || one.Principal == "zoe"
-				}
-				if after = p.Next; len(after) == 0 {
-					break
-				}
-			}
-			if !found {
-				t.Errorf("beside %d others, zoe's own quota is not listed to her (%d pages)", others, pages+1)
-			}
+			failIf(t, !slices.Contains(quotasOf(t, m.Inspector.For("zoe")), "zoe"), "beside %d others, zoe's own quota is not listed to her", others)
 		})
 	}
 }

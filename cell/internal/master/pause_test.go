@@ -2,8 +2,6 @@ package master
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -103,8 +101,7 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 // Holding the master's mutex for long extends no lease: the process was not stopped.
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
-		noErr(t, err)
+		id := m.clientOf(t, 1, func(c *raftfsm.CreateSession) { c.Lease = time.Second }).who.Session
 		m.epoch.mu.Lock()
 		m.epoch.mu.held = func(time.Duration) {
 			for range 4 { // as the goroutine that watches for pauses does meanwhile
@@ -124,8 +121,7 @@ func TestHoldsExtendNoLease(t *testing.T) {
 // A process that is stopped while its clock loop is at work, or waits for the mutex, ends no session by that.
 func TestStopDuringATickEndsNoSession(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: 10 * time.Second})
-		noErr(t, err)
+		id := m.clientOf(t, 1, func(c *raftfsm.CreateSession) { c.Lease = 10 * time.Second }).who.Session
 		var stops atomic.Int64
 		m.epoch.mu.Lock()
 		m.epoch.mu.held = func(time.Duration) { // the loop's hold among others
@@ -159,31 +155,20 @@ func TestBusyLoopExtendsNoLease(t *testing.T) {
 
 // A process that is stopped while its master takes over ends no session by that.
 func TestStopDuringATakeoverEndsNoSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, state := &soloMaster{}, raftfsm.NewState()
-		state.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Level: raftfsm.MaxLevel}}}})
-		command := cachingSession(1)
-		id := with(t, &state, command)[0].Session
-		s.fsm.Store(&state)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		s.end = cancel
-		s.Master = New(ctx, Config{
-			Epoch: 1, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
-			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: uncounted{},
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		id := m.client(t, 1).who.Session
+		m.starting.once(func() {
+			m.epoch.mu.maxStepsOverride = 1
+			m.epoch.mu.held = func(time.Duration) { // a stop of a minute, once, in the midst of Start
+				m.lost.CompareAndSwap(0, int64(time.Minute))
+			}
 		})
-		s.epoch.mu.maxStepsOverride = 1
-		s.epoch.mu.held = func(time.Duration) { // a stop of a minute, once, in the midst of Start
-			s.lost.CompareAndSwap(0, int64(time.Minute))
-		}
-		s.Start()
-		s.locked(func() { s.epoch.mu.held = nil })
-		defer s.Wait()
-		defer cancel(nil)
+		m.failOver(t)
+		m.locked(func() { m.epoch.mu.held = nil })
 		time.Sleep(time.Second)
 		synctest.Wait()
-		stopIf(t, s.lost.Load() == 0, "no stop happened")
-		if _, lives := s.epoch.state().Sessions.Get(id); !lives {
+		stopIf(t, m.lost.Load() == 0, "no stop happened")
+		if _, lives := m.epoch.state().Sessions.Get(id); !lives {
 			t.Error("a session with a lease of 12 s, inherited by this master, was ended within a second of its takeover, because the process was stopped during Start")
 		}
 	})

@@ -1,12 +1,14 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -17,7 +19,7 @@ import (
 // Commands commit in the order of enqueue. runProposer is its only goroutine.
 type proposer struct {
 	entries entries
-	observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)
+	observe func(batch []*proposal, results []raftfsm.Result, err error)
 
 	wake chan struct{} // full while pending may be non-empty
 	turn chan struct{} // full while an entry is on its way or prevented; see pause
@@ -54,7 +56,7 @@ func newProposal(c raftfsm.Command, level int, own bool, after func()) *proposal
 	return one
 }
 
-func newProposer(n entries, observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)) *proposer {
+func newProposer(n entries, observe func([]*proposal, []raftfsm.Result, error)) *proposer {
 	return &proposer{
 		entries: n, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		limits: defaultLimits(), shares: map[api.SessionID]int{},
@@ -180,21 +182,11 @@ func (p *proposer) close(ctx context.Context) {
 	p.pending, p.bytes, p.shares = nil, 0, nil
 	p.mu.Unlock()
 	if len(left) > 0 {
-		commands, requests := commandsOf(left)
-		p.observe(commands, requests, nil, p.closed)
+		p.observe(left, nil, p.closed)
 	}
 	for _, one := range left {
 		one.finish(raftfsm.Result{}, p.closed)
 	}
-}
-
-// commandsOf returns the commands of a batch, and the clients' IDs of their requests.
-func commandsOf(batch []*proposal) ([]raftfsm.Command, []steps.RequestID) {
-	commands, requests := make([]raftfsm.Command, len(batch)), make([]steps.RequestID, len(batch))
-	for i, one := range batch {
-		commands[i], requests[i] = one.command, one.request
-	}
-	return commands, requests
 }
 
 func (p *proposer) takeBatch() []*proposal {
@@ -220,13 +212,12 @@ func (p *proposer) takeBatch() []*proposal {
 // commit puts a batch into the log, waits until it is applied, has it observed, and then releases the
 // callers: the tables then have its results.
 func (p *proposer) commit(batch []*proposal) {
-	commands, requests := commandsOf(batch)
 	encoded := make([]raftfsm.Encoded, len(batch))
 	for i, one := range batch {
 		encoded[i] = one.encoded
 	}
 	results, err := p.entries.append(encoded)
-	p.observe(commands, requests, results, err)
+	p.observe(batch, results, err)
 	for i, one := range batch {
 		one.entry = p.entries.last
 		if err != nil {
@@ -243,6 +234,62 @@ func (one *proposal) finish(r raftfsm.Result, err error) {
 	}
 	one.result, one.err = r, err
 	close(one.done)
+}
+
+// handOver hands a command to the proposer; nothing else does. Each command is then observed once, or
+// unproposed once. So one place unmarks its waiters, also after a refusal. epoch.mu is held.
+func (e *epoch) handOver(one *proposal) error {
+	one.queued = e.clock()
+	err := e.proposer.enqueue(one)
+	if err != nil {
+		//mutant: _ = e.unproposed
+		e.unproposed(one.command, false)
+	}
+	return err
+}
+
+// submit proposes the master's own command. epoch.mu is held.
+func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, e.state().Level, true, nil)) }
+
+// commit proposes a command and waits for its result. It calls after, which may be nil, once the command is
+// observed or never will be; before it returns, unless ctx ends first.
+func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
+	one := newProposal(c, e.state().Level, c.Remove != nil, after)
+	one.request = steps.RequestOf(ctx)
+	e.mu.Lock()
+	err := e.handOver(one)
+	e.mu.Unlock()
+	if err != nil {
+		one.finish(raftfsm.Result{}, err)
+	}
+	return e.await(ctx, one)
+}
+
+// propose is commit, with an error of the answer as its error.
+func (e *epoch) propose(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
+	result, err := e.commit(ctx, c, after)
+	return result, cmp.Or(err, result.Answer.Err())
+}
+
+// await is proposal.await, and tells the call what it waited for.
+func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
+	result, err := one.await(ctx)
+	now := e.clock()
+	if call := steps.Told(ctx, now.Sub(one.queued)); call != nil {
+		var by *steps.EntryTimes
+		if err == nil || ctx.Err() == nil { // else the proposer may still change one
+			by = one.entry
+		}
+		for _, step := range by.Steps(one.queued, now, err) {
+			call.Step(step)
+		}
+	}
+	return result, err
+}
+
+// refuseAs is refuseThen for a refusal about the request itself.
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
+	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
 }
 
 // limits bounds what a master puts into the log at a time, and what waits for that. Sizes are bytes of the
@@ -314,11 +361,7 @@ func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 
 // AppendEntry puts commands into the log as one entry, and returns their results.
 func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	data, err := raftfsm.JoinEntry(epoch, wall, commands)
-	if err != nil {
-		return nil, err
-	}
-	results, err := log.Append(data)
+	results, err := log.Append(raftfsm.JoinEntry(epoch, wall, commands))
 	if err == nil && len(results) != len(commands) {
 		return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
 	}

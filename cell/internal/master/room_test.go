@@ -17,18 +17,15 @@ import (
 // withOperators makes a list of operators in which only the principal ops is.
 func withOperators(t *testing.T) func(s *raftfsm.State) {
 	return func(s *raftfsm.State) {
-		first := cachingSession(97)
-		first.CreateSession.MayCache = false
-		c := &soloClient{who: Caller{Session: with(t, s, first)[0].Session}}
-		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(), Name: namespace.ACLFile("operators"), Kind: api.File, Create: api.MustCreate, Contents: []byte("ops\n")}})
+		by := early(t, s, silentSession(97)).mutation()
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: by, Name: namespace.ACLFile("operators"), Kind: api.File, Create: api.MustCreate, Contents: []byte("ops\n")}})
 	}
 }
 
-// put writes contents by a transaction, which creates the file if it is not there.
+// put does a transaction.
 func (c *soloClient) put(t *testing.T, by session.Mutation, operations ...raftfsm.Operation) error {
 	t.Helper()
-	_, err := c.m.Files.Commit(t.Context(), &raftfsm.Txn{Mutation: by, Operations: operations})
-	return err
+	return errOf(c.m.Files.Commit(t.Context(), &raftfsm.Txn{Mutation: by, Operations: operations}))
 }
 
 // A master whose memory has room for no more refuses what would make the tree larger: a new node, longer contents, a transaction that
@@ -40,19 +37,13 @@ func TestFullCellRefusesGrowth(t *testing.T) {
 		file := c.opens(t, "/ls/local/f", raftfsm.Open{Create: api.MustCreate, Kind: api.File, Contents: make([]byte, 5000)}).Handle
 		file.Rights |= namespace.ToChange
 		m.coherence.maxWeight = weight() + 100
-		set := func(length int) error {
-			by := c.mutation()
-			_, err := m.Files.Change(t.Context(), file, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: file.Node, Contents: make([]byte, length)}})
-			return err
-		}
+		set := func(length int) error { return c.set(t.Context(), c.mutation(), file, make([]byte, length)) }
 		name := func(list string) error {
 			by := c.mutation()
-			_, err := m.Files.Change(t.Context(), file, namespace.ToChange, by, raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: file.Node, ACL: api.ACL{Read: list}}})
-			return err
+			return errOf(m.Files.Change(t.Context(), file, namespace.ToChange, by, raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: file.Node, ACL: api.ACL{Read: list}}}))
 		}
 		create := func() error {
-			_, err := m.Files.Open(t.Context(), c.asked("/ls/local/new", raftfsm.Open{Create: api.MayCreate}))
-			return err
+			return errOf(m.Files.Open(t.Context(), c.asked("/ls/local/new", raftfsm.Open{Create: api.MayCreate})))
 		}
 		step := func(name api.Name, length int) raftfsm.Operation {
 			return raftfsm.Operation{Name: name, Create: api.MayCreate, Contents: make([]byte, length)}
@@ -120,21 +111,19 @@ func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
 		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
 		m.coherence.maxWeight = weight()
 		entered, leave := m.holdNextEntry()
-		done, large := make(chan error, 2), make(chan error, 1)
-		go func() { done <- c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MayCreate}) }()
+		first := later(func() error { return c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MayCreate}) })
 		<-entered
-		go func() {
-			done <- c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Delete: true}, raftfsm.Operation{Name: "/b", Create: api.MustCreate})
-		}()
+		second := later(func() error {
+			return c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Delete: true}, raftfsm.Operation{Name: "/b", Create: api.MustCreate})
+		})
 		synctest.Wait()
-		go func() {
-			large <- other.put(t, other.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate, Contents: make([]byte, 100<<10)})
-		}()
+		large := later(func() error {
+			return other.put(t, other.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate, Contents: make([]byte, 100<<10)})
+		})
 		synctest.Wait()
 		close(leave)
-		for range 2 {
-			report(t, <-done)
-		}
+		report(t, <-first)
+		report(t, <-second)
 		fails(t, <-large, api.Exists, "of what is there")
 		if weight() > m.coherence.maxWeight {
 			t.Errorf("the tree weighs %d bytes, and may weigh %d", weight(), m.coherence.maxWeight)
@@ -145,11 +134,7 @@ func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
 // Operators may have a part more than others, so that they can mend a full cell; and no more.
 func TestOperatorsMendFullCell(t *testing.T) {
 	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
-		create := *cachingSession(1).CreateSession
-		create.Principal = "ops"
-		id, grant, err := m.Sessions.Create(t.Context(), create)
-		noErr(t, err)
-		ops, c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}, m.client(t, 2)
+		ops, c := m.clientOf(t, 1, func(c *raftfsm.CreateSession) { c.Principal = "ops" }), m.client(t, 2)
 		m.coherence.maxWeight = 1 << 20
 		put := func(name api.Name, length int64) {
 			noErr(t, c.put(t, c.mutation(), raftfsm.Operation{Name: name, Create: api.MayCreate, Contents: make([]byte, length)}))
@@ -191,11 +176,7 @@ func TestFullCellDisturbsNobody(t *testing.T) {
 		caching.open(t, "/ls/local/f", api.MustExist)
 		m.coherence.maxWeight = 1
 		by := c.mutation()
-		done := make(chan error, 1)
-		go func() {
-			_, err := m.Files.Change(t.Context(), file, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: file.Node, Contents: []byte("x")}})
-			done <- err
-		}()
+		done := later(func() error { return c.set(t.Context(), by, file, []byte("x")) })
 		synctest.Wait()
 		select {
 		case err := <-done:
@@ -209,20 +190,14 @@ func TestFullCellDisturbsNobody(t *testing.T) {
 // A backup for which there is no room beside what the cell holds is refused before all of it is there.
 func TestFullCellTakesNoLargerBackup(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
-		create := *cachingSession(1).CreateSession
-		create.MayCache = false
-		id, grant, err := m.Sessions.Create(t.Context(), create)
-		noErr(t, err)
-		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+		c := m.clientOf(t, 1, patient)
 		m.coherence.maxWeight = 64 << 10
 		restore := func(r raftfsm.Restore) error {
 			r.Mutation = c.mutation()
 			_, _, err := m.Restore(t.Context(), r)
 			return err
 		}
-		if err := restore(raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", CellID: "c", Level: raftfsm.MaxLevel, Counter: 10, Nodes: 999}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, restore(raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", CellID: "c", Level: raftfsm.MaxLevel, Counter: 10, Nodes: 999}}))
 		part := func(n int) error {
 			nodes := []*namespace.Node{{Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1}}
 			if n > 0 {
@@ -234,9 +209,7 @@ func TestFullCellTakesNoLargerBackup(t *testing.T) {
 			return restore(raftfsm.Restore{Add: &raftfsm.RestoreAdd{Part: uint64(n + 1), Nodes: nodes}})
 		}
 		for n := range 3 {
-			if err := part(n); err != nil {
-				t.Fatalf("part %d: %v", n, err)
-			}
+			noErr(t, part(n), "part", n)
 		}
 		fails(t, part(3), api.QuotaExceeded, "one part too many")
 	})

@@ -3,8 +3,6 @@ package master
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/binary"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -58,18 +56,6 @@ func (l *Locks) Precondition(by api.SessionID, s sequencer.Sequencer) (raftfsm.P
 	}
 	return raftfsm.Precondition{}, api.Errorf(api.BadSequencer,
 		"this cell does not know it for its own: it has no proof, or a wrong one, and tells nothing of the lock; send the text that came with the lock (chubby2:...), and upgrade the client if it has none")
-}
-
-// sequencerProof is the first byte under a proof. Package wire uses others, with the same secret.
-const sequencerProof byte = 5
-
-// proofOf returns the proof of a sequencer, by which the cell recognizes its own.
-func proofOf(state *raftfsm.State, p raftfsm.Precondition) (proof sequencer.Proof) {
-	mac := hmac.New(sha256.New, state.Secret)
-	mac.Write(binary.BigEndian.AppendUint64([]byte{sequencerProof, byte(p.Mode)}, uint64(p.Generation)))
-	mac.Write([]byte(string(state.CellID) + string(p.Lock)))
-	copy(proof[:], mac.Sum(nil))
-	return proof
 }
 
 func proved(state *raftfsm.State, p raftfsm.Precondition, proof sequencer.Proof) bool {

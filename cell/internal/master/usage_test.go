@@ -233,7 +233,7 @@ func TestUnfencedTurns(t *testing.T) {
 	failIf(t, end(holdTime{generation: 7}, api.Shared, unread).sum(countHolds) > 0, "a reader has a turn for itself")
 }
 
-// What anybody says of the sequencer of a lock counts only if he holds it.
+// Anybody may say that the sequencer of a lock was read: the word of its holder alone counts.
 func TestOnlyTheHolderSaysWhetherItHasReadItsSequencer(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		holder, stranger := m.client(t, 1), m.client(t, 2)

@@ -21,8 +21,7 @@ func TestSettledRequestIsAnsweredLater(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		claim := c[0].claim(h[0], api.Exclusive)
 		first := answered(t, c[0].wait(t.Context(), h[0], claim)) // its client does not get the answer
-		recursive := c[0].claim(h[0], api.Exclusive)
-		recursive.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, recursive.Mutation.Number}
+		recursive := raftfsm.Claim{Mutation: c[0].mutation(claim.Mutation), Handle: h[0].Owner.Handle, Mode: api.Exclusive}
 		var again, twice <-chan lockAnswer
 		m.congested(func() {
 			again = c[0].wait(t.Context(), h[0], claim)
@@ -41,20 +40,13 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[1].try(t, h[1], api.Shared) // so that its Close goes through the log
 		claim := c[1].claim(h[1], api.Exclusive)
-		closing := c[1].mutation()
-		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		closing := c[1].mutation(claim.Mutation)
 		entered, leave := m.holdNextEntry()
-		closed := make(chan error, 1)
-		go func() { closed <- m.Files.Close(t.Context(), closing, h[1]) }()
+		closed := later(func() error { return m.Files.Close(t.Context(), closing, h[1]) })
 		<-entered
 		waits := c[1].wait(t.Context(), h[1], claim)
-		tried := make(chan error, 1)
-		trying := c[1].claim(h[1], api.Exclusive)
-		trying.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number, trying.Mutation.Number}
-		go func() {
-			_, err := m.Locks.TryAcquire(t.Context(), requestFor(trying, h[1]))
-			tried <- err
-		}()
+		trying := raftfsm.Claim{Mutation: c[1].mutation(claim.Mutation, closing), Handle: h[1].Owner.Handle, Mode: api.Exclusive}
+		tried := later(func() error { return errOf(m.Locks.TryAcquire(t.Context(), requestFor(trying, h[1]))) })
 		synctest.Wait()
 		close(leave)
 		report(t, <-closed)
@@ -72,8 +64,7 @@ func TestClosingHandleIsNotAskedAbout(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 		c[0].try(t, h[0], api.Exclusive)
 		second := c[0].claim(h[0], api.Exclusive)
-		closing := c[0].mutation()
-		closing.Outstanding = []api.RequestNumber{second.Mutation.Number, closing.Number}
+		closing := c[0].mutation(second.Mutation)
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
 		report(t, closed)
 		if a := answered(t, waits); !errors.Is(a.err, api.HandleClosed) || len(m.holders()) > 0 {
@@ -88,8 +79,7 @@ func TestRefusedCloseLetsTheLogBeAsked(t *testing.T) {
 		c[0].try(t, h[0], api.Exclusive)
 		second := c[0].claim(h[0], api.Exclusive)
 		closing := c[0].mutation()
-		finishing := c[0].mutation()
-		finishing.Outstanding = []api.RequestNumber{second.Mutation.Number, finishing.Number} // without the number of the Close
+		finishing := c[0].mutation(second.Mutation) // without the number of the Close
 		must(m.Locks.Cancel(t.Context(), finishing))(t)
 		waits, closed := c[0].waitAndClose(t, h[0], second, closing)
 		fails(t, closed, api.InvalidArgument)
@@ -103,8 +93,7 @@ func (c *soloClient) waitAndClose(t *testing.T, h Handle, claim raftfsm.Claim, c
 	t.Helper()
 	c.m.congested(func() { waits = c.wait(t.Context(), h, claim) })
 	entered, leave := c.m.holdNextEntry()
-	done := make(chan error, 1)
-	go func() { done <- c.m.Files.Close(t.Context(), closing, h) }()
+	done := later(func() error { return c.m.Files.Close(t.Context(), closing, h) })
 	<-entered
 	c.m.timekeeper.tick(c.m.epoch.clock(), 0)
 	close(leave)
@@ -119,8 +108,7 @@ func TestSuccessorIsNamedWhenItsCommandIsHandedOver(t *testing.T) {
 		c[0].try(t, h[0], api.Exclusive)
 		claim := c[1].claim(h[1], api.Exclusive)
 		waits := c[1].wait(t.Context(), h[1], claim)
-		closing := c[1].mutation()
-		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		closing := c[1].mutation(claim.Mutation)
 
 		m.epoch.mu.Lock()
 		m.epoch.mu.maxStepsOverride = 64
@@ -197,8 +185,7 @@ func TestClosedHandleMakesRoom(t *testing.T) {
 		claim := c[1].claim(h[1], api.Exclusive)
 		writer := c[1].wait(t.Context(), h[1], claim)
 		reader := c[2].wait(t.Context(), h[2], c[2].claim(h[2], api.Shared))
-		closing := c[1].mutation()
-		closing.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number}
+		closing := c[1].mutation(claim.Mutation)
 		noErr(t, m.Files.Close(t.Context(), closing, h[1]))
 		fails(t, answered(t, writer).err, api.HandleClosed)
 		report(t, answered(t, reader).err)
@@ -211,10 +198,7 @@ func TestSuccessorsAreOfOneNode(t *testing.T) {
 	for _, oldFirst := range []bool{true, false} {
 		withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
 			author, id := c[2], h[2]
-			remove := author.mutation()
-			if _, err := m.Files.Change(t.Context(), id, namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: id.Node, Handle: id.Owner.Handle}}); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, author.remove(t.Context(), author.mutation(), id))
 			young := c[1].open(t, "/ls/local/f", api.MayCreate).Handle
 			var gone, waits <-chan lockAnswer
 			old := func() { gone = c[0].wait(t.Context(), h[0], c[0].claim(h[0], api.Shared)) }
@@ -239,10 +223,7 @@ func TestSuccessorsAreOfOneNode(t *testing.T) {
 // a handle that cannot release it.
 func TestHandOverIsOfOneNode(t *testing.T) {
 	withLockers(t, func(t *testing.T, m *soloMaster, c []*soloClient, h []Handle) {
-		remove := c[2].mutation()
-		if _, err := m.Files.Change(t.Context(), h[2], namespace.ToWrite, remove, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: remove, Node: h[2].Node, Handle: h[2].Owner.Handle}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c[2].remove(t.Context(), c[2].mutation(), h[2]))
 		holder, young := c[2].open(t, "/ls/local/f", api.MayCreate).Handle, c[1].open(t, "/ls/local/f", api.MayCreate).Handle
 		held := c[2].try(t, holder, api.Exclusive)
 		waits := c[1].wait(t.Context(), young, c[1].claim(young, api.Shared))
@@ -274,12 +255,9 @@ func idle(m *soloMaster) map[string]func(t *testing.T, c *soloClient, h Handle, 
 // private makes the directory /d: no client may change the ACL of a node in it, or break its lock.
 func private(t *testing.T) func(s *raftfsm.State) {
 	return func(s *raftfsm.State) {
-		r := with(t, s, raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "root", Lease: 12 * time.Second}})
-		by := func(n api.RequestNumber) session.Mutation {
-			return session.Mutation{Session: r[0].Session, Number: n, HighestIssued: n, Outstanding: []api.RequestNumber{n}, Hash: 1}
-		}
-		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: by(1), Name: namespace.ACLFile("nobody"), Create: api.MustCreate, Kind: api.File}},
-			raftfsm.Command{Open: &raftfsm.Open{Mutation: by(2), Name: "/d", Create: api.MustCreate, Kind: api.Directory, ACL: api.ACL{Change: "nobody"}}})
+		root := early(t, s, raftfsm.Command{CreateSession: &raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "root", Lease: 12 * time.Second}})
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: root.mutation(), Name: namespace.ACLFile("nobody"), Create: api.MustCreate, Kind: api.File}})
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: root.mutation(), Name: "/d", Create: api.MustCreate, Kind: api.Directory, ACL: api.ACL{Change: "nobody"}}})
 	}
 }
 
@@ -296,7 +274,7 @@ func TestStrangersNameNoSuccessor(t *testing.T) {
 					go one.keep(t.Context())
 					c, h = append(c, one), append(h, one.openEphemeral(t, "/ls/local/d/f"))
 				}
-				c[1].watchLock(t, "/ls/local/d/f")
+				c[1].watches(t, "/ls/local/d/f", api.EventLockVacant, false)
 				held := c[0].try(t, h[0], api.Exclusive)
 				waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
 				by, release := c[2].mutation(), c[0].mutation()

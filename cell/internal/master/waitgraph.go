@@ -190,14 +190,6 @@ func (g *waitGraph) refuse(cycle []wait) {
 	g.offers.askLog(w)
 }
 
-// joined breaks the cycles that a request has closed, if any request detects deadlocks.
-func (g *waitGraph) joined(mu hold, w *tables.Waiter) {
-	if len(g.queues.Detecting) > 0 && !w.Offered {
-		left := maxSearch
-		g.breakCycles(mu, w, &left)
-	}
-}
-
 // lookAgain searches once a second, from some detecting requests, for cycles that no new request closed.
 func (g *waitGraph) lookAgain(mu hold, now session.Instant) {
 	if len(g.queues.Detecting) == 0 || now < g.next {

@@ -17,22 +17,26 @@ type Network struct {
 	mu        sync.Mutex // guards the fields below
 	listeners map[string]*listener
 	conns     map[*link]bool
-	cut       map[string]bool    // hosts
-	refusing  map[string]bool    // hosts
-	healed    chan struct{}      // closed and replaced when a host is connected again
-	isolated  map[[2]string]bool // hosts, and ports with which they have no connections
-	swallowed map[[2]string]bool // pairs of hosts
-	held      map[string]bool    // hosts
-	paused    map[string]bool    // hosts whose connections are frozen
+	healed    chan struct{}      // closed and replaced when a mark ends
+	marks     map[[3]string]bool // what is wrong, with which host, and with which port or other host
 	delays    map[string]time.Duration
 }
+
+// Troubles of a host, of its connections to one port, or of those to another host.
+const (
+	cut       = "cut"       // nothing passes, and new connections wait
+	paused    = "paused"    // nothing passes
+	held      = "held"      // nothing arrives over the connections that the host made
+	refusing  = "refusing"  // there are no connections
+	isolated  = "isolated"  // the same, for one port
+	swallowed = "swallowed" // what is written is lost, and new connections are refused
+)
 
 // New returns a network without hosts.
 func New() *Network {
 	return &Network{
 		listeners: map[string]*listener{}, conns: map[*link]bool{}, healed: make(chan struct{}),
-		cut: map[string]bool{}, refusing: map[string]bool{}, held: map[string]bool{}, paused: map[string]bool{},
-		isolated: map[[2]string]bool{}, swallowed: map[[2]string]bool{}, delays: map[string]time.Duration{},
+		marks: map[[3]string]bool{}, delays: map[string]time.Duration{},
 	}
 }
 
@@ -43,25 +47,9 @@ var ErrRefused = fmt.Errorf("memnet: the connection is refused, or was reset: %w
 func (n *Network) Listen(address string) net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l := newListener(address)
+	l := &listener{network: n, address: address, conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.listeners[address] = l
-	return named{listener: l, network: n}
-}
-
-// named is a listener that frees its address.
-type named struct {
-	*listener
-	network *Network
-}
-
-// Close closes the listener; its address can be listened on again.
-func (l named) Close() error {
-	l.network.mu.Lock()
-	if l.network.listeners[l.address] == l.listener {
-		delete(l.network.listeners, l.address)
-	}
-	l.network.mu.Unlock()
-	return l.listener.Close()
+	return l
 }
 
 type name string
@@ -77,8 +65,8 @@ func (n *Network) Dial(ctx context.Context, from, address string) (net.Conn, err
 	}
 	n.mu.Lock()
 	l, ok := n.listeners[address]
-	isolated := n.isolated[[2]string{from, port}] || n.isolated[[2]string{to, port}]
-	down := n.refusing[from] || n.refusing[to] || isolated || n.swallowed[[2]string{from, to}]
+	alone := n.marks[[3]string{isolated, from, port}] || n.marks[[3]string{isolated, to, port}]
+	down := alone || n.either(refusing, from, to) || n.areApart(from, to)
 	n.mu.Unlock()
 	switch {
 	case down:
@@ -98,17 +86,24 @@ func (n *Network) Dial(ctx context.Context, from, address string) (net.Conn, err
 	return one, nil
 }
 
+// either reports whether one of two hosts has a mark. The caller holds n.mu.
+func (n *Network) either(what, a, b string) bool {
+	return n.marks[[3]string{what, a}] || n.marks[[3]string{what, b}]
+}
+
+// areApart reports whether the link of two hosts is broken. The caller holds n.mu.
+func (n *Network) areApart(a, b string) bool {
+	return n.marks[[3]string{swallowed, min(a, b), max(a, b)}]
+}
+
 // reach waits while one of two hosts is cut off, as dialing over a cut cable
 // waits for a timeout.
-func (n *Network) reach(ctx context.Context, hosts ...string) error {
+func (n *Network) reach(ctx context.Context, from, to string) error {
 	for {
 		n.mu.Lock()
-		healed, cut := n.healed, false
-		for _, h := range hosts {
-			cut = cut || n.cut[h]
-		}
+		healed, waits := n.healed, n.either(cut, from, to)
 		n.mu.Unlock()
-		if !cut {
+		if !waits {
 			return nil
 		}
 		select {
@@ -126,7 +121,6 @@ type link struct {
 	ends    [2]string
 	port    string        // that was dialled
 	delay   time.Duration // of everything the dialing end receives
-	once    sync.Once
 	closed  chan struct{}
 }
 
@@ -163,8 +157,10 @@ func (l *link) Write(p []byte) (int, error) {
 // Close closes the connection. If it is frozen, the other end learns of it when
 // it thaws.
 func (l *link) Close() error {
-	l.once.Do(func() { close(l.closed) })
 	l.network.mu.Lock()
+	if !l.isClosed() {
+		close(l.closed)
+	}
 	if !l.network.frozen(l) {
 		delete(l.network.conns, l)
 	}
@@ -181,92 +177,64 @@ func (l *link) isClosed() bool {
 	}
 }
 
-// settle freezes what is under way over a connection, or lets it go on. The caller holds n.mu.
+// settle has a connection carry what the marks let it carry. The caller holds n.mu.
 func (n *Network) settle(l *link) {
-	l.freeze(n.frozen(l))
-	if n.held[l.ends[0]] {
-		l.hold()
+	frozen, lost := n.frozen(l), n.areApart(l.ends[0], l.ends[1])
+	l.out.set(frozen, lost)
+	l.in.set(frozen || n.marks[[3]string{held, l.ends[0]}], lost)
+	if !frozen && l.isClosed() {
+		delete(n.conns, l)
 	}
 }
 
 // frozen reports whether nothing passes a connection. The caller holds n.mu.
 func (n *Network) frozen(l *link) bool {
-	return n.paused[l.ends[0]] || n.paused[l.ends[1]] || n.cut[l.ends[0]] || n.cut[l.ends[1]]
+	return n.either(paused, l.ends[0], l.ends[1]) || n.either(cut, l.ends[0], l.ends[1])
 }
 
-// Pause freezes the connections of a host, or thaws them: nothing passes them, as if its processes were stopped.
-func (n *Network) Pause(host string, paused bool) { n.setFrozen(n.paused, host, paused) }
-
-// CutOff has a host get and send nothing, and its new connections wait, or connects it again. Neither side notices.
-func (n *Network) CutOff(host string, cut bool) { n.setFrozen(n.cut, host, cut) }
-
-// Cut breaks the link of two hosts, or mends it: what is written is swallowed, and new connections are refused.
-func (n *Network) Cut(a, b string, cut bool) {
+// set begins or ends that something is wrong. What is written to a frozen connection, and its close, arrive
+// when it has thawed.
+func (n *Network) set(what, a, b string, wrong bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.swallowed[[2]string{a, b}], n.swallowed[[2]string{b, a}] = cut, cut
-	for l := range n.conns {
-		if l.ends == [2]string{a, b} || l.ends == [2]string{b, a} {
-			l.swallow(cut)
-		}
-	}
-}
-
-// Hold withholds from a host what it is sent over the connections that it made, until Release: it arrives then, as what is in the
-// socket buffers of a process that was stopped does.
-func (n *Network) Hold(host string) { n.setHeld(host, true) }
-
-// Release ends Hold.
-func (n *Network) Release(host string) { n.setHeld(host, false) }
-
-func (n *Network) setHeld(host string, held bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.held[host] = held
-	for l := range n.conns {
-		if l.ends[0] == host {
-			n.settle(l)
-		}
-	}
-}
-
-// setFrozen marks a host and freezes or thaws its connections. What is written
-// to a frozen connection, and its close, arrive when it has thawed.
-func (n *Network) setFrozen(marks map[string]bool, host string, marked bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	marks[host] = marked
-	if !n.cut[host] {
+	n.marks[[3]string{what, a, b}] = wrong
+	if !wrong {
 		close(n.healed)
 		n.healed = make(chan struct{})
 	}
 	for l := range n.conns {
-		if l.ends[0] != host && l.ends[1] != host {
-			continue
-		}
 		n.settle(l)
-		if !n.frozen(l) && l.isClosed() {
-			delete(n.conns, l)
-		}
 	}
 }
 
+// Pause freezes the connections of a host, or thaws them: nothing passes them, as if its processes were stopped.
+func (n *Network) Pause(host string, stopped bool) { n.set(paused, host, "", stopped) }
+
+// CutOff has a host get and send nothing, and its new connections wait, or connects it again. Neither side notices.
+func (n *Network) CutOff(host string, off bool) { n.set(cut, host, "", off) }
+
+// Cut breaks the link of two hosts, or mends it: what is written is swallowed, and new connections are refused.
+func (n *Network) Cut(a, b string, apart bool) { n.set(swallowed, min(a, b), max(a, b), apart) }
+
+// Hold withholds from a host what it is sent over the connections that it made, until Release: it arrives then, as what is in the
+// socket buffers of a process that was stopped does.
+func (n *Network) Hold(host string) { n.set(held, host, "", true) }
+
+// Release ends Hold.
+func (n *Network) Release(host string) { n.set(held, host, "", false) }
+
 // Refuse has a host lose its connections at once, and refuse new ones, or accept them again.
 func (n *Network) Refuse(host string, refuses bool) {
-	n.mu.Lock()
-	n.refusing[host] = refuses
-	n.mu.Unlock()
+	n.set(refusing, host, "", refuses)
 	if refuses {
 		n.Sever(host)
 	}
 }
 
 // Isolate does the same for the connections to one port: those to the host's own, and those that it makes to that of others.
-func (n *Network) Isolate(host, port string, isolated bool) {
-	n.mu.Lock()
-	n.isolated[[2]string{host, port}] = isolated
-	n.mu.Unlock()
-	if isolated {
+func (n *Network) Isolate(host, port string, alone bool) {
+	n.set(isolated, host, port, alone)
+	if alone {
 		n.sever(func(l *link) bool { return l.port == port && (l.ends[0] == host || l.ends[1] == host) })
 	}
 }

@@ -18,14 +18,11 @@ const pipeBuffer = 64 << 10
 
 // listener is an address for connections in memory.
 type listener struct {
+	network *Network
 	address string
 	conns   chan net.Conn
 	once    sync.Once
 	closed  chan struct{}
-}
-
-func newListener(address string) *listener {
-	return &listener{address: address, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // Accept implements net.Listener.
@@ -41,8 +38,13 @@ func (l *listener) Accept() (net.Conn, error) {
 // Addr returns the address.
 func (l *listener) Addr() net.Addr { return name(l.address) }
 
-// Close implements net.Listener.
+// Close closes the listener; its address can be listened on again.
 func (l *listener) Close() error {
+	l.network.mu.Lock()
+	if l.network.listeners[l.address] == l {
+		delete(l.network.listeners, l.address)
+	}
+	l.network.mu.Unlock()
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
@@ -94,22 +96,6 @@ func (p *pipe) Close() error {
 	return nil
 }
 
-// freeze stops what is under way in either direction, until it is called with
-// false.
-func (p *pipe) freeze(frozen bool) {
-	p.in.freeze(frozen)
-	p.out.freeze(frozen)
-}
-
-// hold stops what this end is to read, until freeze is called.
-func (p *pipe) hold() { p.in.freeze(true) }
-
-// swallow has what is written in either direction from now on get lost, until it is called with false.
-func (p *pipe) swallow(lost bool) {
-	p.in.swallow(lost)
-	p.out.swallow(lost)
-}
-
 // LocalAddr implements net.Conn.
 func (p *pipe) LocalAddr() net.Addr { return p.local }
 
@@ -142,9 +128,8 @@ type stream struct {
 
 // deadline is until when one side waits.
 type deadline struct {
-	timer *time.Timer
+	timer *time.Timer // nil without one; a late timer of an earlier setting does nothing
 	over  bool
-	turn  int // counts the settings, so that a late timer of an earlier one does nothing
 }
 
 func newStream() *stream {
@@ -201,20 +186,14 @@ func (s *stream) write(b []byte) (written int, err error) {
 	}
 }
 
-func (s *stream) freeze(frozen bool) {
+// set says whether the stream is frozen, and whether what is written gets lost.
+func (s *stream) set(frozen, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frozen = frozen
+	s.frozen, s.lost = frozen, lost
 	if s.refused {
 		s.data = nil
 	}
-	s.changed.Broadcast()
-}
-
-func (s *stream) swallow(lost bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lost = lost
 	s.changed.Broadcast()
 }
 
@@ -254,7 +233,6 @@ func (s *stream) setDeadline(d *deadline, at time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	d.turn++
 	d.timer, d.over = nil, false
 	if at.IsZero() {
 		return
@@ -265,13 +243,14 @@ func (s *stream) setDeadline(d *deadline, at time.Time) {
 		s.changed.Broadcast()
 		return
 	}
-	turn := d.turn
-	d.timer = time.AfterFunc(left, func() {
+	var timer *time.Timer
+	timer = time.AfterFunc(left, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if d.turn == turn {
+		if d.timer == timer {
 			d.over = true
 			s.changed.Broadcast()
 		}
 	})
+	d.timer = timer
 }

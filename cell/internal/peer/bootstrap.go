@@ -151,44 +151,67 @@ const (
 type identityStore interface {
 	Get() identity.Replica
 	Store(r *identity.Roster, begun bool) error
+	Join(r *identity.Roster) error
 }
 
-// Bootstrapper takes a member through its cell's bootstrap.
-type Bootstrapper struct {
+// Outsider is a replica whose data directory is in no cell yet. It bootstraps its cell with the other members, or
+// joins a running one. Until then it takes part in nothing, and has promised nothing.
+type Outsider struct {
 	Cell     string
-	Members  []identity.Member
-	Callers  func() []identity.Member // callers in a cell: all other members may have left
+	Members  []identity.Member        // the configured replicas of the cell
+	Callers  func() []identity.Member // callers in a cell: all of Members may have left
 	Identity identityStore
 	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
-	Begin    func() error                                     // writes the first entry
 	Clock    session.Clock
 	Logger   *slog.Logger
 }
 
-// Complete returns when the cell has begun here. It fails when ctx ends, or if this cell must not be bootstrapped.
-func (b *Bootstrapper) Complete(ctx context.Context) error {
-	began := b.Clock()
+// Begin returns when the cell has begun here; begin writes the first entry. It fails when ctx ends, or if this
+// cell must not be bootstrapped.
+func (o *Outsider) Begin(ctx context.Context, begin func() error) error {
+	var waiting string
+	say := func() {
+		o.Logger.Info("bootstrap: waiting for every member of the cell", "cell", o.Cell, "waiting_for", waiting)
+	}
+	stopped := func() *api.Error {
+		return &api.Error{Op: "bootstrap cell " + o.Cell, Message: "stopped while waiting for " + waiting}
+	}
+	return o.repeat(ctx, say, stopped, func() (done bool, err error) {
+		var step bootstrapStep
+		for {
+			heard, failed := askAll(o.Members, o.Identity.Get().ID, o.Ask)
+			step, err = nextStep(o.Identity.Get(), o.Members, heard, failed)
+			step.begin = step.begin || o.hasBegun()
+			if err != nil || step.store == nil {
+				break
+			}
+			if err := o.Identity.Store(step.store, false); err != nil {
+				return false, err
+			}
+		}
+		waiting = strings.Join(step.waiting, ", ")
+		if err != nil || !step.begin {
+			return false, err
+		}
+		id := o.Identity.Get().Roster.CellID
+		o.Logger.Info("the cell has begun", "event", "cell_began", "cell", o.Cell, "cell_id", id, "members", len(o.Members))
+		return true, begin()
+	})
+}
+
+// repeat asks, in rounds, until one is done or fails, or ctx ends, which gives the error of stopped. While it
+// waits, say logs for what.
+func (o *Outsider) repeat(ctx context.Context, say func(), stopped func() *api.Error, round func() (done bool, err error)) error {
+	began := o.Clock()
 	told := began.Add(-bootstrapLogEvery)
 	for {
-		heard, failed := askAll(b.Members, b.Identity.Get().ID, b.Ask)
-		step, err := nextStep(b.Identity.Get(), b.Members, heard, failed)
-		step.begin = step.begin || b.hasBegun()
-		switch {
-		case err != nil:
+		if done, err := round(); done || err != nil {
 			return err
-		case step.store != nil:
-			if err := b.Identity.Store(step.store, false); err != nil {
-				return err
-			}
-			continue
-		case step.begin:
-			b.Logger.Info("the cell has begun", "event", "cell_began", "cell", b.Cell, "cell_id", b.Identity.Get().Roster.CellID, "members", len(b.Members))
-			return b.Begin()
 		}
-		now := b.Clock()
+		now := o.Clock()
 		if now.Sub(told) >= bootstrapLogEvery {
 			told = now
-			b.Logger.Info("bootstrap: waiting for every member of the cell", "cell", b.Cell, "waiting_for", strings.Join(step.waiting, ", "))
+			say()
 		}
 		pause := firstRoundsPause
 		if now.Sub(began) > firstRounds {
@@ -196,17 +219,19 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return &api.Error{Code: api.Cancelled, Op: "bootstrap cell " + b.Cell, Message: "stopped while waiting for " + strings.Join(step.waiting, ", "), Err: context.Cause(ctx)}
+			e := stopped()
+			e.Code, e.Err = api.Cancelled, context.Cause(ctx)
+			return e
 		case <-time.After(pause):
 		}
 	}
 }
 
 // hasBegun reports whether a later member says that the stored roster's cell has begun.
-func (b *Bootstrapper) hasBegun() bool {
-	me := b.Identity.Get()
-	return me.Roster != nil && slices.ContainsFunc(b.Callers(), func(m identity.Member) bool {
-		r, err := b.Ask(m)
+func (o *Outsider) hasBegun() bool {
+	me := o.Identity.Get()
+	return me.Roster != nil && slices.ContainsFunc(o.Callers(), func(m identity.Member) bool {
+		r, err := o.Ask(m)
 		return err == nil && r.Begun && r.Roster != nil && r.Roster.CellID == me.Roster.CellID && r.Roster.IncarnationOf(me.ID) == me.Incarnation
 	})
 }
@@ -265,67 +290,34 @@ func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
 	return r, nil
 }
 
-type joiningStore interface {
-	Get() identity.Replica
-	Join(r *identity.Roster) error
-}
-
-// Joiner takes a replica with an empty data directory into a running cell, once an operator has added it there
-// and a roster has its incarnation. Until then it takes part in nothing, and has promised nothing. It asks its
-// configured replicas and its callers, among them the master that added it.
-type Joiner struct {
-	Cell     string
-	Members  []identity.Member        // replicas of the cell to ask
-	Callers  func() []identity.Member // further replicas to ask: all of Members may have left meanwhile
-	Address  string                   // this replica's Raft address, for the log
-	Spare    bool                     // it joins as a spare, for the log
-	Identity joiningStore
-	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
-	Clock    session.Clock
-	Logger   *slog.Logger
-}
-
-// Complete returns when the cell has let this replica in. It fails when ctx ends, or if the cell has known
-// another replica with this ID.
-func (j *Joiner) Complete(ctx context.Context) error {
-	began := j.Clock()
-	told := began.Add(-bootstrapLogEvery)
-	for {
-		me := j.Identity.Get()
-		members := slices.Clone(j.Members)
-		for _, m := range j.Callers() {
+// Join returns when an operator has added this replica to the cell, and a roster has its incarnation. It asks the
+// configured replicas and the callers, among them the master that added it. It fails when ctx ends, or if the cell
+// has known another replica with this ID. add is the command that adds it, for the log.
+func (o *Outsider) Join(ctx context.Context, add string) error {
+	var said string
+	say := func() {
+		o.Logger.Info("waiting to be added to the cell", "cell", o.Cell, "advice", add, "said", said)
+	}
+	stopped := func() *api.Error {
+		return &api.Error{Op: "join cell " + o.Cell, Message: "stopped before it was added (chubbyctl cell add)"}
+	}
+	return o.repeat(ctx, say, stopped, func() (done bool, err error) {
+		me := o.Identity.Get()
+		members := slices.Clone(o.Members)
+		for _, m := range o.Callers() {
 			if !slices.ContainsFunc(members, func(o identity.Member) bool { return o.ID == m.ID }) {
 				members = append(members, m)
 			}
 		}
-		heard, failed := askAll(members, me.ID, j.Ask)
+		heard, failed := askAll(members, me.ID, o.Ask)
+		said = whatIsKnown(members, me.ID, heard, failed)
 		roster, err := admittedBy(me, heard)
-		switch {
-		case err != nil:
-			return err
-		case roster != nil:
-			j.Logger.Info("the cell has let this replica in", "event", "member_admitted", "cell", j.Cell, "cell_id", roster.CellID)
-			return j.Identity.Join(roster)
+		if err != nil || roster == nil {
+			return false, err
 		}
-		now := j.Clock()
-		if now.Sub(told) >= bootstrapLogEvery {
-			told = now
-			run := fmt.Sprintf("chubbyctl cell add %s %s", me.ID, j.Address)
-			if j.Spare {
-				run += " --spare, if that was not done"
-			}
-			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "advice", run, "said", whatIsKnown(members, me.ID, heard, failed))
-		}
-		pause := firstRoundsPause
-		if now.Sub(began) > firstRounds {
-			pause = laterRoundsPause
-		}
-		select {
-		case <-ctx.Done():
-			return &api.Error{Code: api.Cancelled, Op: "join cell " + j.Cell, Message: "stopped before it was added (chubbyctl cell add)", Err: context.Cause(ctx)}
-		case <-time.After(pause):
-		}
-	}
+		o.Logger.Info("the cell has let this replica in", "event", "member_admitted", "cell", o.Cell, "cell_id", roster.CellID)
+		return true, o.Identity.Join(roster)
+	})
 }
 
 // admittedBy returns the roster of a replica that knows this one, or nil. Its error is why this replica must not run.

@@ -306,14 +306,16 @@ func TestCallersAreAsked(t *testing.T) {
 				edit(&report)
 				return report, nil
 			}
-			logger := slog.New(slog.DiscardHandler)
-			b := &Bootstrapper{Cell: "foo", Members: members, Callers: callers, Identity: &kept{me}, Ask: ask, Clock: testbed.Clock(), Logger: logger, Begin: func() error { begun = true; return nil }}
-			if err := b.Complete(ctx); (err == nil) != begun || begun != (name == fits) {
+			outsider := func(is identity.Replica, members []identity.Member) (*kept, *Outsider) {
+				k := &kept{is}
+				return k, &Outsider{Cell: "foo", Members: members, Callers: callers, Identity: k, Ask: ask, Clock: testbed.Clock(), Logger: slog.New(slog.DiscardHandler)}
+			}
+			_, o := outsider(me, members)
+			if err := o.Begin(ctx, func() error { begun = true; return nil }); (err == nil) != begun || begun != (name == fits) {
 				t.Errorf("%s: it begins: %v, %v", name, begun, err)
 			}
-			newcomer := &kept{identity.Replica{ID: "r1", Incarnation: "r1-first"}}
-			j := &Joiner{Cell: "foo", Members: members[1:], Callers: callers, Identity: newcomer, Ask: ask, Clock: testbed.Clock(), Logger: logger}
-			if err := j.Complete(ctx); (err == nil) != newcomer.is.Joined || newcomer.is.Joined != (name == fits || name == "another cell") {
+			newcomer, o := outsider(identity.Replica{ID: "r1", Incarnation: "r1-first"}, members[1:])
+			if err := o.Join(ctx, "cell add"); (err == nil) != newcomer.is.Joined || newcomer.is.Joined != (name == fits || name == "another cell") {
 				t.Errorf("%s: it joins: %v, %v", name, newcomer.is.Joined, err)
 			}
 		})

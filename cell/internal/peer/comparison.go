@@ -22,20 +22,22 @@ type Comparison struct {
 	clock   session.Clock
 	logger  *slog.Logger
 
-	mu      sync.Mutex                 // guards the fields below
-	differs map[string]bool            // by replica ID: those that applied other entries
-	own     Check                      // the newest of this replica
-	checks  map[string]Check           // by replica ID: the newest of the others
-	apart   map[string]bool            // by replica ID: those that differed at the last common check point
-	told    map[string]session.Instant // by replica ID: the last log line
+	mu     sync.Mutex              // guards the fields below
+	own    Check                   // the newest of this replica
+	others map[string]*counterpart // by replica ID
+}
+
+// counterpart is what is known of another replica.
+type counterpart struct {
+	check   Check           // its newest
+	differs bool            // it applied other entries
+	apart   bool            // it differed at the last common check point
+	silent  session.Instant // until then, no log line
 }
 
 // NewComparison returns a comparison. ownHash returns this replica's running hash at an index it still knows.
 func NewComparison(ownHash func(index uint64) (sum uint64, ok bool), clock session.Clock, logger *slog.Logger) *Comparison {
-	return &Comparison{
-		ownHash: ownHash, clock: clock, logger: logger,
-		differs: map[string]bool{}, checks: map[string]Check{}, apart: map[string]bool{}, told: map[string]session.Instant{},
-	}
+	return &Comparison{ownHash: ownHash, clock: clock, logger: logger, others: map[string]*counterpart{}}
 }
 
 // Compare compares another replica's report with this one. It reports whether it logged a difference: new, or
@@ -43,19 +45,22 @@ func NewComparison(ownHash func(index uint64) (sum uint64, ok bool), clock sessi
 func (c *Comparison) Compare(id string, report Report) (logged bool) {
 	ours, ok := c.ownHash(report.Applied) // else the other replica compares: it is ahead, or far behind
 	c.mu.Lock()
-	if ok {
-		setIn(c.differs, id, ours != report.History)
+	o, own := c.others[id], c.own
+	if o == nil {
+		o = &counterpart{}
+		c.others[id] = o
 	}
-	c.checks[id] = report.Check
-	c.compareStates(id)
-	differs, apart, own := ok && c.differs[id], c.apart[id], c.own
-	due := differs || apart && report.Check.Index == own.Index
+	if ok {
+		o.differs = ours != report.History
+	}
+	o.check = report.Check
+	o.compareStates(own)
+	differs := ok && o.differs
+	due := differs || o.apart && o.check.Index == own.Index
 	if due {
 		now := c.clock()
-		if told, before := c.told[id]; before && now.Sub(told) < divergedEvery {
-			due = false
-		} else {
-			c.told[id] = now
+		if due = now >= o.silent; due {
+			o.silent = now.Add(divergedEvery)
 		}
 	}
 	c.mu.Unlock()
@@ -71,18 +76,10 @@ func (c *Comparison) Compare(id string, report Report) (logged bool) {
 	return due
 }
 
-// compareStates compares whole states, if both replicas have the same check point. c.mu is held.
-func (c *Comparison) compareStates(id string) {
-	if theirs := c.checks[id]; theirs.Index > 0 && theirs.Index == c.own.Index && theirs.Kind == c.own.Kind {
-		setIn(c.apart, id, c.own.Differs(theirs))
-	}
-}
-
-func setIn(set map[string]bool, id string, in bool) {
-	if in {
-		set[id] = true
-	} else {
-		delete(set, id)
+// compareStates compares whole states, if both replicas have the same check point.
+func (o *counterpart) compareStates(own Check) {
+	if o.check.Index > 0 && o.check.Index == own.Index && o.check.Kind == own.Kind {
+		o.apart = own.Differs(o.check)
 	}
 }
 
@@ -91,8 +88,8 @@ func (c *Comparison) Reached(own Check) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.own = own
-	for id := range c.checks {
-		c.compareStates(id)
+	for _, o := range c.others {
+		o.compareStates(own)
 	}
 }
 
@@ -107,33 +104,31 @@ func (c *Comparison) Own() Check {
 func (c *Comparison) Checks() (own Check, others map[string]Check) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.own, maps.Clone(c.checks)
+	others = map[string]Check{}
+	for id, o := range c.others {
+		others[id] = o.check
+	}
+	return c.own, others
 }
 
 // Keep forgets all other replicas: they have left the cell.
 func (c *Comparison) Keep(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	gone := func(id string) bool { return !slices.Contains(ids, id) }
-	maps.DeleteFunc(c.differs, func(id string, _ bool) bool { return gone(id) })
-	maps.DeleteFunc(c.checks, func(id string, _ Check) bool { return gone(id) })
-	maps.DeleteFunc(c.apart, func(id string, _ bool) bool { return gone(id) })
-	maps.DeleteFunc(c.told, func(id string, _ session.Instant) bool { return gone(id) })
+	maps.DeleteFunc(c.others, func(id string, _ *counterpart) bool { return !slices.Contains(ids, id) })
 }
 
 // Differing returns the replicas that differ from this one, in order.
-func (c *Comparison) Differing() []string {
+func (c *Comparison) Differing() (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Compact(slices.Sorted(func(yield func(string) bool) {
-		for _, set := range []map[string]bool{c.differs, c.apart} {
-			for id := range set {
-				if !yield(id) {
-					return
-				}
-			}
+	for id, o := range c.others {
+		if o.differs || o.apart {
+			ids = append(ids, id)
 		}
-	}))
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // divergedAdvice is for replicas that differ. It names none to remove: that could be the only one with all

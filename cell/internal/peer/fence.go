@@ -35,9 +35,8 @@ type FenceConfig struct {
 	Raft  raftView
 	Ask   func(id, address string, reply func(Report)) // Prober.Ask
 	Clock session.Clock
-	Hint  func() string                       // returns the believed master's client address, for errors; may be nil
-	Ended func(took time.Duration, err error) // called with the mutex held when a round ends, to count it; may be nil
-	hedge time.Duration                       // how long a round waits for the first voters; 0 is fenceHedge
+	Hint  func() string                       // returns the believed master's client address, for errors
+	Ended func(took time.Duration, err error) // called with the mutex held when a round ends, to count it
 }
 
 // Fence proves that this replica still leads one term: when the proof began, nobody had acknowledged a write
@@ -50,6 +49,7 @@ type FenceConfig struct {
 // It is safe for concurrent use and has no goroutine: callers begin rounds; the prober's goroutines or a timer end them.
 type Fence struct {
 	FenceConfig
+	hedge time.Duration // how long a round waits for the first voters
 
 	mu     sync.Mutex      // guards the fields below; never held across I/O
 	round  *fenceRound     // the current round, nil without one
@@ -74,10 +74,7 @@ type fenceRound struct {
 }
 
 // NewFence returns the fence of a term that this replica has just won.
-func NewFence(cfg FenceConfig) *Fence {
-	cfg.hedge = cmp.Or(cfg.hedge, fenceHedge)
-	return &Fence{FenceConfig: cfg}
-}
+func NewFence(cfg FenceConfig) *Fence { return &Fence{FenceConfig: cfg, hedge: fenceHedge} }
 
 // Prove returns once it is certain that no other replica had been elected by t0, which is not before the call.
 // It fails with NotMaster if one may have been, with Unavailable if no majority of the voters answers within
@@ -246,9 +243,7 @@ func (f *Fence) endRound(r *fenceRound, err error) {
 	}
 	r.err = err
 	f.round = nil
-	if f.Ended != nil {
-		f.Ended(f.Clock().Sub(r.t0), err)
-	}
+	f.Ended(f.Clock().Sub(r.t0), err)
 	if err == nil {
 		f.prompt = r.prompt
 	}
@@ -260,11 +255,7 @@ func (f *Fence) endRound(r *fenceRound, err error) {
 }
 
 func (f *Fence) notMaster(why string) error {
-	e := &api.Error{Code: api.NotMaster, Op: "prove leadership", Replica: f.Self, Message: why + ": ask the new one"}
-	if f.Hint != nil {
-		e.Master = f.Hint()
-	}
-	return e
+	return &api.Error{Code: api.NotMaster, Op: "prove leadership", Replica: f.Self, Message: why + ": ask the new one", Master: f.Hint()}
 }
 
 func (f *Fence) contextError(ctx context.Context) error {

@@ -141,10 +141,7 @@ func TestFenceCounts(t *testing.T) {
 				if len(c.answers) == 0 && c.arrange != nil {
 					c.arrange(w)
 				}
-				round, err := f.joinRound()
-				if err != nil {
-					t.Fatal(err)
-				}
+				round := testbed.Must(f.joinRound())(t)
 				if c.arrange != nil {
 					c.arrange(w) // after the question, before the answers
 				}

@@ -49,7 +49,7 @@ func newFenceWorld(voters int) (*fenceWorld, *Fence) {
 		w.servers = append(w.servers, server(i+1, raft.Voter))
 	}
 	return w, NewFence(FenceConfig{
-		Term: 7, Self: "r1", Raft: w, Hint: func() string { return "r2.client" },
+		Term: 7, Self: "r1", Raft: w, Hint: func() string { return "r2.client" }, Ended: func(time.Duration, error) {},
 		Clock: func() session.Instant { return w.now },
 		Ask: func(id, _ string, reply func(Report)) {
 			w.asked = append(w.asked, fenceQuestion{id, w.now, reply})

@@ -48,7 +48,9 @@ func (p *Port) accept() {
 			}
 		}
 		c := &portConn{Conn: conn, port: p, origin: origin.Of(conn.RemoteAddr().String())}
-		p.encryptInbound(c)
+		if p.Certificates != nil {
+			c.Conn = p.Certificates.Accept(c.Conn) // the hello does the handshake
+		}
 		if err := p.register(c); err != nil {
 			p.refuseConnection(conn, err)
 			continue
@@ -99,10 +101,7 @@ func (p *Port) helloRead(c *portConn) {
 func (p *Port) refuseConnection(conn net.Conn, cause error) {
 	remote := conn.RemoteAddr()
 	_ = conn.Close() // the error does not matter
-	p.mu.Lock()
-	silent := p.silent || p.hushed
-	p.mu.Unlock()
-	if silent {
+	if p.quiet() != nil {
 		return
 	}
 	text, event := "refused a connection to the raft port", "connection_refused"
@@ -279,13 +278,6 @@ func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
 		p.noteClientAddress(h)
 	}
 	return nil
-}
-
-// encryptInbound encrypts an inbound connection, if there are certificates. The hello does the handshake.
-func (p *Port) encryptInbound(c *portConn) {
-	if p.Certificates != nil {
-		c.Conn = p.Certificates.Accept(c.Conn)
-	}
 }
 
 // encryptOutbound encrypts a connection to a replica, if there are certificates. The hello does the handshake,

@@ -28,16 +28,11 @@ type traveller struct {
 // newTraveller opens replica id of cell "foo" at a host of the same name.
 func newTraveller(t *testing.T, wire *memnet.Network, me identity.Replica) *traveller {
 	t.Helper()
-	v := &traveller{me: me, log: &testbed.Lines{}}
-	logger := slog.New(slog.NewTextHandler(v.log, nil))
-	p := NewPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testbed.Clock(), logger)
-	p.HoldsUpTo(func() uint64 { return v.held })
-	v.Port = OpenPort(PortConfig{
-		Lost:     func(string) {},
-		Passport: p, Bootstrap: func() BootstrapReport { return BootstrapReport{ID: me.ID} },
-		Cell: "foo", ID: me.ID, Client: me.ID + ".client", Address: me.ID, Listen: wire.Listen(me.ID), Connect: wire.Dialer(me.ID),
-		MemberAt: func(address string) (string, bool) { return address, true },
-		Logger:   logger,
+	v := &traveller{me: me}
+	v.Port, v.log = newTestPort(wire, "foo", me.ID, func(c *PortConfig) {
+		c.Passport = NewPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testbed.Clock(), c.Logger)
+		c.Passport.HoldsUpTo(func() uint64 { return v.held })
+		c.Bootstrap = func() BootstrapReport { return BootstrapReport{ID: me.ID} }
 	})
 	t.Cleanup(v.close)
 	return v

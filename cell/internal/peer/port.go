@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,14 +65,14 @@ type Port struct {
 	PortConfig
 	streams chan *portConn // inbound Raft streams for Raft's Accept
 	done    chan struct{}  // closed by close
+	once    sync.Once      // closes done
 	work    sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below; never held across I/O
 	conns   map[*portConn]struct{}
 	half    []*portConn // inbound ones with an unread hello, oldest first
 	silent  bool
-	hushed  bool // silent for a while
-	closed  bool
+	hushed  bool              // silent for a while
 	clients map[string]string // client addresses by replica ID, from hellos
 	report  func() Report     // the answer to probes; nil before Raft runs
 	callers map[string]string // Raft addresses by ID of callers in a cell; empty once this replica is in one
@@ -106,23 +104,23 @@ func (p *Port) ClientAddress(id string) string {
 	return p.clients[id]
 }
 
-// silence makes the replica silent immediately: no connection sends, answers or is made any more. It discards
+// Silence makes the replica silent immediately: no connection sends, answers or is made any more. It discards
 // the kernel's buffers, where possible. It does not wait, is idempotent, and safe for concurrent use.
-func (p *Port) silence() {
+func (p *Port) Silence() {
 	p.mu.Lock()
 	p.silent = true
 	p.mu.Unlock()
 	_ = p.Listen.Close() // an error changes nothing
-	p.breakAll()
+	p.breakThose(func(*portConn) bool { return true })
 }
 
-// hush breaks every connection, and neither makes nor accepts one for a while. The listener stays open, so the
+// Hush breaks every connection, and neither makes nor accepts one for a while. The listener stays open, so the
 // process does not seem dead. The first of two overlapping calls ends both.
-func (p *Port) hush(while time.Duration) {
+func (p *Port) Hush(while time.Duration) {
 	p.mu.Lock()
 	p.hushed = true
 	p.mu.Unlock()
-	p.breakAll()
+	p.breakThose(func(*portConn) bool { return true })
 	time.AfterFunc(while, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -130,24 +128,26 @@ func (p *Port) hush(while time.Duration) {
 	})
 }
 
-func (p *Port) breakAll() {
+// breakThose breaks the connections of which that holds, and returns their number. It calls that with mu held.
+func (p *Port) breakThose(that func(*portConn) bool) int {
+	var list []*portConn
 	p.mu.Lock()
-	open := slices.Collect(maps.Keys(p.conns))
+	for c := range p.conns {
+		if that(c) {
+			list = append(list, c)
+		}
+	}
 	p.mu.Unlock()
-	for _, c := range open {
+	for _, c := range list {
 		c.abort()
 	}
+	return len(list)
 }
 
 // close silences the port and waits for its goroutines.
 func (p *Port) close() {
-	p.silence()
-	p.mu.Lock()
-	if !p.closed {
-		p.closed = true
-		close(p.done)
-	}
-	p.mu.Unlock()
+	p.Silence()
+	p.once.Do(func() { close(p.done) })
 	p.work.Wait()
 }
 
@@ -223,37 +223,17 @@ func (p *Port) handToRaft(c *portConn) {
 // Expel closes the connections of replicas that have left the cell. They learn why when they reconnect.
 func (p *Port) Expel() {
 	roster := p.Passport.me().Roster
-	var gone []*portConn
-	p.mu.Lock()
-	for c := range p.conns {
-		if c.from != "" && roster != nil && roster.HasLeft(c.from) {
-			gone = append(gone, c)
-		}
-	}
-	p.mu.Unlock()
-	for _, c := range gone {
-		c.abort()
-	}
+	p.breakThose(func(c *portConn) bool { return c.from != "" && roster != nil && roster.HasLeft(c.from) })
 }
 
 // Recheck closes the connections of replicas whose certificates are no longer valid, and returns their number.
 // It runs every few seconds. It ignores expiry: a cell whose certificates all expire goes on until it needs new
 // connections.
 func (p *Port) Recheck() int {
-	p.mu.Lock()
-	conns := make([]*portConn, 0, len(p.conns))
-	for c := range p.conns {
-		conns = append(conns, c)
-	}
-	p.mu.Unlock()
-	closed := 0
-	for _, c := range conns {
-		if proof := c.proof.Load(); proof != nil && !p.Certificates.Counts(*proof) {
-			c.abort()
-			closed++
-		}
-	}
-	return closed
+	return p.breakThose(func(c *portConn) bool {
+		proof := c.proof.Load()
+		return proof != nil && !p.Certificates.Counts(*proof)
+	})
 }
 
 // BootstrapReport is a replica's answer to one that bootstraps.

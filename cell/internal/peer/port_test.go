@@ -291,12 +291,9 @@ func TestSilence(t *testing.T) {
 		defer peer.close()
 		out := testbed.Must(port.dial(raftStream, "r2", "r2", time.Second))(t)
 		got := <-peer.streams
-		in, err := peer.dial(raftStream, "r1", "r1", time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := testbed.Must(peer.dial(raftStream, "r1", "r1", time.Second))(t)
 		<-port.streams
-		port.silence()
+		port.Silence()
 		for _, end := range []net.Conn{got, in} {
 			if n, err := end.Read(make([]byte, 1)); err == nil {
 				t.Errorf("a peer still reads %d bytes", n)
@@ -322,7 +319,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("Accept returned %v: raft would log that in a loop", err)
 		default:
 		}
-		port.silence()
+		port.Silence()
 		port.close()
 		port.close()
 		if err := <-accepted; !errors.Is(err, errSilenced) {

@@ -22,9 +22,8 @@ type Prober struct {
 	stop    chan struct{} // closed by Close
 	work    sync.WaitGroup
 
-	mu     sync.Mutex // guards the fields below
-	peers  map[string]*probePeer
-	closed bool
+	mu    sync.Mutex            // guards peers
+	peers map[string]*probePeer // nil after Close
 }
 
 // NewProber returns a prober for the port. It calls heard with every answer, before the caller's reply; heard
@@ -56,7 +55,7 @@ func (p *Prober) peerAt(id, address string) *probePeer {
 	defer p.mu.Unlock()
 	peer := p.peers[id]
 	switch {
-	case p.closed:
+	case p.peers == nil:
 		return nil
 	case peer != nil && peer.address == address:
 		return peer
@@ -80,8 +79,7 @@ func (p *Prober) Close() {
 	p.mu.Lock()
 	peers := p.peers
 	p.peers = nil
-	if !p.closed {
-		p.closed = true
+	if peers != nil {
 		close(p.stop)
 	}
 	p.mu.Unlock()

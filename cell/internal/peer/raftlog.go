@@ -51,8 +51,10 @@ type raftLogSink struct {
 
 // raftLine says how to log one of Raft's lines.
 type raftLine struct {
-	level slog.Level
-	text  string // replaces Raft's text, unless empty
+	level   slog.Level
+	text    string // replaces Raft's text, unless empty
+	away    bool   // it says that a peer cannot be reached
+	entries bool   // it says that entries or a snapshot do not reach a peer
 }
 
 // rewordRaftLine translates common lines of Raft. Some of its warnings and errors are neither, and operators
@@ -60,15 +62,15 @@ type raftLine struct {
 func rewordRaftLine(msg string) raftLine {
 	switch msg {
 	case "failed to contact quorum of nodes, stepping down":
-		return raftLine{slog.LevelWarn, "most replicas do not answer: the mastership is given up"}
+		return raftLine{level: slog.LevelWarn, text: "most replicas do not answer: the mastership is given up"}
 	case "heartbeat timeout reached, starting election":
-		return raftLine{slog.LevelInfo, "nothing is heard of the master: standing for election"}
+		return raftLine{level: slog.LevelInfo, text: "nothing is heard of the master: standing for election"}
 	case "new leader elected, stepping down", "peer has newer term, stopping replication":
-		return raftLine{slog.LevelInfo, "another replica is elected"}
+		return raftLine{level: slog.LevelInfo, text: "another replica is elected"}
 	case "failed to get previous log", "previous log term mis-match":
-		return raftLine{slog.LevelInfo, "this replica is behind the master, and is being brought up to date"}
+		return raftLine{level: slog.LevelInfo, text: "this replica is behind the master, and is being brought up to date"}
 	case "appendEntries rejected, sending older logs":
-		return raftLine{slog.LevelInfo, "a replica is behind, and is being brought up to date"}
+		return raftLine{level: slog.LevelInfo, text: "a replica is behind, and is being brought up to date"}
 	case "failed to decode incoming command", // at the end of every connection of a peer
 		"rejecting vote request since we have a leader", "rejecting pre-vote request since we have a leader",
 		"rejecting vote request since our last index is greater", "rejecting pre-vote request since our last index is greater",
@@ -76,18 +78,14 @@ func rewordRaftLine(msg string) raftLine {
 		"duplicate requestVote from", "skipping application of old log",
 		"failed to send snapshot to": // the reason was already logged
 		return raftLine{level: slog.LevelDebug}
+	case "failed to make requestVote RPC", "failed to heartbeat to", "failed to contact":
+		return raftLine{level: slog.LevelError, away: true}
+	case "failed to appendEntries to", "failed to pipeline appendEntries", "failed to start pipeline replication to":
+		return raftLine{level: slog.LevelError, away: true, entries: true}
+	case "failed to install snapshot":
+		return raftLine{level: slog.LevelError, entries: true}
 	}
 	return raftLine{level: slog.LevelError}
-}
-
-// isPeerAway reports whether this line of Raft says that it cannot reach a peer.
-func isPeerAway(msg string) bool {
-	switch msg {
-	case "failed to make requestVote RPC", "failed to appendEntries to", "failed to heartbeat to", "failed to contact",
-		"failed to pipeline appendEntries", "failed to start pipeline replication to":
-		return true
-	}
-	return false
 }
 
 func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ...any) {
@@ -123,8 +121,8 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 	}
 	if s.away.clock != nil && level >= hclog.Warn {
 		switch {
-		case isPeerAway(msg), msg == "failed to install snapshot" && errors.Is(cause, api.Unavailable):
-			s.away.note(about, cause, isAboutEntries(msg))
+		case says.away, says.entries && errors.Is(cause, api.Unavailable): // to install a snapshot may fail otherwise
+			s.away.note(about, cause, says.entries)
 			return
 		case msg == "Election timeout reached, restarting election":
 			s.away.noteFruitless()
@@ -158,15 +156,6 @@ func (s *raftLogSink) translate(arg any) any {
 		}
 	}
 	return arg
-}
-
-// isAboutEntries reports whether this line of Raft says that entries or a snapshot do not reach a peer.
-func isAboutEntries(msg string) bool {
-	switch msg {
-	case "failed to appendEntries to", "failed to pipeline appendEntries", "failed to start pipeline replication to", "failed to install snapshot":
-		return true
-	}
-	return false
 }
 
 const (

@@ -103,14 +103,12 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		r := testbed.Must(raft.NewRaft(conf, cfg.fsm, mem, mem, raft.NewDiscardSnapshotStore(), trans))(t)
 		n.raft = r
 	} else {
-		opts := disk.Options{Cell: "test", ID: cfg.id, Logger: slog.New(slog.DiscardHandler), Silence: n.trans.Silence, Bootstrap: true, Fatal: cfg.fatal}
+		opts := disk.Options{Cell: "test", ID: cfg.id, Logger: slog.New(slog.DiscardHandler), Silence: n.port.Silence, Bootstrap: true, Fatal: cfg.fatal}
 		if cfg.stored != nil {
 			opts.Clock, opts.Appended = testbed.Clock(), func(disk.Appended) { cfg.stored() }
 		}
 		s, err := disk.Open(cfg.dir, disk.WALStore, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.NoErr(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		n.stores = s
 		if cfg.begins && !s.Identity().Get().InCell() {
@@ -160,7 +158,10 @@ func (n *raftNode) stop() {
 
 // fence returns the fence of the term that the node leads.
 func (n *raftNode) fence() *Fence {
-	return NewFence(FenceConfig{Term: n.raft.CurrentTerm(), Self: n.id, Raft: n.raft, Ask: n.prober.Ask, Clock: testbed.Clock()})
+	return NewFence(FenceConfig{
+		Term: n.raft.CurrentTerm(), Self: n.id, Raft: n.raft, Ask: n.prober.Ask, Clock: testbed.Clock(),
+		Hint: func() string { return "" }, Ended: func(time.Duration, error) {},
+	})
 }
 
 // leader waits until one of the nodes leads.

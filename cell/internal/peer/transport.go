@@ -136,12 +136,6 @@ func (t *Transport) passCalls(configured func() []raft.Server) {
 	}
 }
 
-// Silence makes the replica fall silent at once; see Port.silence.
-func (t *Transport) Silence() { t.port.silence() }
-
-// Hush makes the replica fall silent for a while; see Port.hush.
-func (t *Transport) Hush(while time.Duration) { t.port.hush(while) }
-
 type raftStreams struct {
 	port  *Port
 	ready <-chan struct{}

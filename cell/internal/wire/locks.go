@@ -40,9 +40,10 @@ func acquireOf(q lockRequest, h master.Handle) (master.AcquireRequest, error) {
 	case len(q.GetOwner()) > api.MaxOwner || !utf8.ValidString(q.GetOwner()):
 		err = api.Errorf(api.InvalidArgument, "the owner must be UTF-8 of at most %d bytes", api.MaxOwner)
 	}
-	return master.AcquireRequest{Handle: h, Quiet: q.GetQuiet(), Claim: raftfsm.Claim{
-		Mutation: mutation, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Reason: q.GetReason(), Preconditions: h.Preconditions(), DeclaredOwner: q.GetOwner(),
-	}}, err
+	return master.AcquireRequest{Handle: h, LockRequest: master.LockRequest{Quiet: q.GetQuiet(), Claim: raftfsm.Claim{
+		Mutation: mutation, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Reason: q.GetReason(), DeclaredOwner: q.GetOwner(),
+		Preconditions: h.Preconditions(),
+	}}}, err
 }
 
 // askForLock serves a request for a lock; ask passes it to the master.
@@ -78,7 +79,7 @@ func (s chubbyService) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreaming
 	granted, err := s.askForLock("acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
 		tokens, lock, by := signerOf(m), r.Handle.Node, r.Claim.Mutation
 		r.Ticket = tokens.parseTicket(q.GetTicket(), lock, by.Session, by.Number)
-		r.Detect, r.Waited = q.GetDetectDeadlock(), time.Duration(q.GetWaitedNs())
+		r.Detects, r.Waited = q.GetDetectDeadlock(), time.Duration(q.GetWaitedNs())
 		r.Queued = func(now master.Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
 				Ticket:      tokens.ticket(now.Ticket, lock, by.Session, by.Number),

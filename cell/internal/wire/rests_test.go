@@ -32,6 +32,16 @@ func flood(t *testing.T, calls int) []byte {
 	return wire.Bytes()
 }
 
+// piped opens a connection, and returns its other end.
+func piped(t *testing.T, c *Connections) (conn *heardConn, far net.Conn) {
+	t.Helper()
+	near, far := net.Pipe()
+	if conn = hear(near, Listener{Clock: testbed.Clock()}); !c.admit(conn) {
+		t.Fatal("closed")
+	}
+	return conn, far
+}
+
 // A connection over which very many calls are begun and reset is read slowly: its address has so many a second. It
 // can be closed at any time.
 func TestResetsAreReadSlowly(t *testing.T) {
@@ -41,11 +51,7 @@ func TestResetsAreReadSlowly(t *testing.T) {
 		var conns []*heardConn
 		began := time.Now()
 		for range 2 {
-			near, far := net.Pipe()
-			conn := hear(near, Listener{Clock: testbed.Clock()})
-			if !c.admit(conn) {
-				t.Fatal("closed")
-			}
+			conn, far := piped(t, c)
 			go func() { _, _ = far.Write(flood(t, seconds*wastedCalls/2)) }()
 			conns = append(conns, conn)
 		}
@@ -84,11 +90,7 @@ func TestRestsEnd(t *testing.T) {
 		c, _ := rated(Rates{})
 		shed := 0
 		c.told.Shed = func() { shed++ }
-		near, far := net.Pipe()
-		conn := hear(near, Listener{Clock: testbed.Clock()})
-		if !c.admit(conn) {
-			t.Fatal("closed")
-		}
+		conn, far := piped(t, c)
 		go func() { _, _ = far.Write(flood(t, 100*wastedCalls)) }()
 		began := time.Now()
 		n, err := io.Copy(io.Discard, conn)
@@ -103,11 +105,7 @@ func TestRestsEnd(t *testing.T) {
 func TestShortRestsCloseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := rated(Rates{})
-		near, far := net.Pipe()
-		conn := hear(near, Listener{Clock: testbed.Clock()})
-		if !c.admit(conn) {
-			t.Fatal("closed")
-		}
+		conn, far := piped(t, c)
 		const seconds = 5
 		wire := flood(t, seconds*wastedCalls)
 		one := (len(wire) - len(http2.ClientPreface)) / (seconds * wastedCalls)

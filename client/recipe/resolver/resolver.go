@@ -102,13 +102,10 @@ func (w *watch) run(ctx context.Context) {
 		case <-w.again:
 		default:
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-w.again:
-			timer.Stop()
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 	}
@@ -129,10 +126,8 @@ func (w *watch) follow(ctx context.Context, c *client.Client) error {
 
 // lament tells gRPC that nothing has been found for too long.
 func (w *watch) lament(ctx context.Context) {
-	timer := time.NewTimer(Patience)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(Patience):
 		w.fail(errors.New("the cell has not answered yet"))
 	case <-w.found:
 	case <-ctx.Done():

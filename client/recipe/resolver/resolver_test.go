@@ -8,7 +8,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -70,37 +69,30 @@ type world struct {
 	conn    *grpc.ClientConn
 }
 
-func inWorld(t *testing.T, target string, test func(w *world)) {
+func inWorld(t *testing.T, replicas int, target string, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	celltest.Run(t, replicas, func(t *testing.T, cell *celltest.Cell) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		w := &world{Cell: celltest.Start(t, 3), t: t, ctx: ctx, servers: serve(t, "one:1", "two:2")}
-		conn, err := grpc.NewClient(target, grpc.WithResolvers(resolver.New(w.config("caller"))),
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.servers.dial), grpc.WithNoProxy(),
-			grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin":{}}]}`))
-		must(t, err)
-		w.conn = conn
-		defer conn.Close()
+		w := &world{Cell: cell, t: t, ctx: ctx, servers: serve(t, "one:1", "two:2")}
+		w.conn = w.connect(target, cell.ConfigOf("caller"))
+		defer w.conn.Close()
 		test(w)
 	})
 }
 
-func (w *world) config(host string) client.Config {
-	return client.Config{Servers: w.Servers(), Dialer: w.DialFrom(host), Clock: w.ClockOf(host), As: host}
+func (w *world) connect(target string, from client.Sessions) *grpc.ClientConn {
+	w.t.Helper()
+	return ok(grpc.NewClient(target, grpc.WithResolvers(resolver.New(from)),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.servers.dial), grpc.WithNoProxy(),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin":{}}]}`)))(w.t)
 }
 
 // publish publishes an endpoint in a session of its own.
 func (w *world) publish(address string) (*client.Client, *recipe.Publication) {
 	w.t.Helper()
-	c := ok(client.New(w.ctx, w.config(address)))(w.t)
-	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = c.Close(ctx)
-	})
-	p := ok(recipe.Publish(w.ctx, c, "/ls/local/svc", recipe.Endpoint{Address: address}))(w.t)
-	return c, p
+	c := w.Client(address)
+	return c, ok(recipe.Publish(w.ctx, c, "/ls/local/svc", recipe.Endpoint{Address: address}))(w.t)
 }
 
 // answers returns who answers ten calls, in the order of the alphabet, and the code of those that fail.
@@ -138,7 +130,7 @@ func (w *world) expect(what, want string) {
 // Calls go to the servers that are published, through fail-overs, the absence of the cell, and the loss of
 // sessions, the resolver's and the servers'.
 func TestResolver(t *testing.T) {
-	inWorld(t, "chubby:///ls/local/svc", func(w *world) {
+	inWorld(t, 3, "chubby:///ls/local/svc", func(w *world) {
 		one, _ := w.publish("one:1")
 		w.expect("one server", "one:1")
 		_, second := w.publish("two:2")
@@ -165,20 +157,18 @@ func TestResolver(t *testing.T) {
 
 // The target may be the file of an election: then calls go to the primary.
 func TestResolverOfPrimary(t *testing.T) {
-	inWorld(t, "chubby:///ls/local/primary", func(w *world) {
+	inWorld(t, 1, "chubby:///ls/local/primary", func(w *world) {
 		for _, name := range []string{"one:1", "two:2"} {
-			c := ok(client.New(w.ctx, w.config(name)))(t)
-			p := ok(recipe.Campaign(w.ctx, c, "/ls/local/primary", recipe.CampaignOptions{LockDelay: recipe.NoLockDelay, Value: []byte(name)}))(t)
+			p := ok(recipe.Campaign(w.ctx, w.Client(name), "/ls/local/primary", recipe.CampaignOptions{LockDelay: recipe.NoLockDelay, Value: []byte(name)}))(t)
 			w.expect("a primary", name)
 			must(t, p.Resign(w.ctx))
-			must(t, c.Close(w.ctx))
 		}
 	})
 }
 
 // A call does not wait for a cell that does not answer for longer than Patience, and works once it does.
 func TestResolverWithoutCell(t *testing.T) {
-	inWorld(t, "chubby:///ls/local/svc", func(w *world) {
+	inWorld(t, 1, "chubby:///ls/local/svc", func(w *world) {
 		w.publish("one:1")
 		w.Cut("caller")
 		began := time.Now()
@@ -194,21 +184,14 @@ func TestResolverWithoutCell(t *testing.T) {
 
 // Connections over a Keeper share one session, and find the servers again in the next when it is lost.
 func TestResolverOverAKeeper(t *testing.T) {
-	inWorld(t, "chubby:///ls/local/svc", func(w *world) {
-		k := ok(client.Keep(w.ctx, w.config("kept")))(t)
-		defer func() {
-			must(t, k.Close(w.ctx))
-		}()
+	inWorld(t, 1, "chubby:///ls/local/svc", func(w *world) {
+		k := w.Keep("kept")
 		_, one := w.publish("one:1")
-		builder := resolver.New(k)
 		first := w.conn
 		defer func() { w.conn = first }()
 		for range 3 {
-			conn, err := grpc.NewClient("chubby:///ls/local/svc", grpc.WithResolvers(builder),
-				grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.servers.dial), grpc.WithNoProxy())
-			must(t, err)
-			defer conn.Close()
-			w.conn = conn
+			w.conn = w.connect("chubby:///ls/local/svc", k)
+			defer w.conn.Close()
 			w.expect("a connection", "one:1")
 		}
 		var id api.SessionID

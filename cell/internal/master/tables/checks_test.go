@@ -2,42 +2,24 @@ package tables
 
 import (
 	"flag"
-	"testing"
+
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 var full = flag.Bool("full", false, "post to 400 mailboxes, and not to 12")
 
-// must returns what a call returned that had to succeed: must(f())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
+// The checks of testbed, for the tests of this package.
 
-// equal fails the test unless got is want; what is a format for got.
-func equal[T comparable](t testing.TB, got, want T, what string) {
+func must[T any](value T, err error) func(testbed.TB) T { return testbed.Must(value, err) }
+func equal[T comparable](t testbed.TB, got, want T, what string) {
 	t.Helper()
-	if got != want {
-		t.Errorf(what+"; want %v", got, want)
-	}
+	testbed.Equal(t, got, want, what)
 }
-
-// failIf fails the test, which goes on, if something is wrong.
-func failIf(t testing.TB, wrong bool, format string, args ...any) {
+func failIf(t testbed.TB, wrong bool, format string, args ...any) {
 	t.Helper()
-	if wrong {
-		t.Errorf(format, args...)
-	}
+	testbed.FailIf(t, wrong, format, args...)
 }
-
-// stopIf ends the test if something is wrong.
-func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+func stopIf(t testbed.TB, wrong bool, format string, args ...any) {
 	t.Helper()
-	if wrong {
-		t.Fatalf(format, args...)
-	}
+	testbed.StopIf(t, wrong, format, args...)
 }

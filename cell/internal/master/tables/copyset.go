@@ -3,7 +3,6 @@ package tables
 import (
 	"container/list"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -270,23 +269,6 @@ func (c *Copyset) waitsFor(cl *Clearing, id api.SessionID) bool {
 		return cl.Left[id]
 	}
 	return !cl.IsDone() && id != cl.By && c.Copies[cl.Name][id] != nil
-}
-
-// Slow yields each session that a change waits for, once; sessions may acknowledge meanwhile. It skips
-// repeated sessions, perhaps very many, without a pause: to visit all sessions, use SlowOf.
-func (c *Copyset) Slow(ch *Change) iter.Seq[api.SessionID] {
-	return func(yield func(api.SessionID) bool) {
-		for i, cl := range ch.Clearings {
-			before := func(id api.SessionID) bool {
-				return slices.ContainsFunc(ch.Clearings[:i], func(other *Clearing) bool { return c.waitsFor(other, id) })
-			}
-			for id := range c.SlowOf(cl) {
-				if !before(id) && !yield(id) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // SlowOf yields the sessions of one clearing. They may acknowledge meanwhile.

@@ -98,16 +98,6 @@ type OpenHandle struct {
 // WantsConflicts reports whether a handle was opened for conflicting requests.
 func (one *OpenHandle) WantsConflicts() bool { return one.Events.Has(api.EventConflictingLock) }
 
-// HearsOf reports whether a holder gets the event for a waiter: not for its own request, and for a quiet one
-// only if it may keep the lock.
-func (one *OpenHandle) HearsOf(w *Waiter) bool {
-	if w.Offered && w.Owner() == one.Owner {
-		return false
-	}
-	//mutant: return true
-	return !w.Quiet || one.CachesLock
-}
-
 func newHandles() *Handles {
 	return &Handles{
 		Of:     map[api.SessionID]*OwnHandles{},
@@ -282,4 +272,20 @@ func (t *Handles) Count(id api.SessionID) int {
 		return len(own.ByID)
 	}
 	return 0
+}
+
+// Tally counts something by principal, and in total.
+type Tally struct {
+	Of  map[string]int // without zeros
+	All int
+}
+
+func newTally() Tally { return Tally{Of: map[string]int{}} }
+
+// add adds n, which may be negative, for a principal.
+func (t *Tally) add(principal string, n int) {
+	if t.Of[principal] += n; t.Of[principal] == 0 {
+		delete(t.Of, principal)
+	}
+	t.All += n
 }

@@ -266,23 +266,6 @@ func TestReceivedIsNotAcknowledged(t *testing.T) {
 	}
 }
 
-// An event that was told aside needs no acknowledgement before the lease is extended; the next call tells again
-// what a lost reply had.
-func TestToldAsideIsExtended(t *testing.T) {
-	b := newTestMailbox()
-	b.Post(&Event{Kind: api.EventChildAdded})
-	if told := b.TakeAside(0); len(told) != 1 || !b.IsAcknowledged() {
-		t.Fatalf("told of %d, acknowledged %v", len(told), b.IsAcknowledged())
-	}
-	if told := b.TakeEvents(1); len(told) != 0 || b.IsAcknowledged() {
-		t.Errorf("answered with %d, acknowledged %v", len(told), b.IsAcknowledged())
-	}
-	equal(t, len(b.TakeEvents(0)), 1, "after a lost reply: %d")
-	if b.Acknowledge(1, 1); !b.IsAcknowledged() || len(b.After(0)) != 0 {
-		t.Error("acknowledged, and waits")
-	}
-}
-
 // Events that were told aside are in the mailbox until they are acknowledged, so there are
 // bounds: of their number, of their bytes, and of all mail of a principal.
 func TestToldAsideIsBounded(t *testing.T) {

@@ -353,19 +353,3 @@ const MaxEncoded = 64
 
 // WireSize returns the max length of an event on the wire.
 func (e *Event) WireSize() int { return MaxEncoded + e.texts() }
-
-// Tally counts something by principal, and in total.
-type Tally struct {
-	Of  map[string]int // without zeros
-	All int
-}
-
-func newTally() Tally { return Tally{Of: map[string]int{}} }
-
-// add adds n, which may be negative, for a principal.
-func (t *Tally) add(principal string, n int) {
-	if t.Of[principal] += n; t.Of[principal] == 0 {
-		delete(t.Of, principal)
-	}
-	t.All += n
-}

@@ -1,17 +1,98 @@
 package tables
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
+
+// LockRequest is what a client asks of a lock.
+type LockRequest struct {
+	Claim   raftfsm.Claim // for the log
+	Ticket  Ticket        // of its place, or of an earlier one; zero if it had none
+	Waited  time.Duration // at earlier masters, as the client says; for people
+	Detects bool          // answer Deadlock if it waits for itself (waitGraph); needs raftfsm.DeadlockLevel
+	Quiet   bool          // no holder's program learns that it waits (api.EventConflictingLock)
+}
+
+// Waiter is one Acquire in the queue of a lock.
+type Waiter struct {
+	LockRequest
+	Lock    namespace.Ref
+	Who     string          // its principal
+	Since   session.Instant // by the client's count, if it waited before a fail-over
+	Offered bool            // a command that may grant it is on its way
+	Doubt   bool            // such a command had no answer, and may be in the log
+	Size    int             // bytes of its claim in the log
+	Told    bool            // holders were told while it waited; see tellConflicts
+	Streams int             // of copies of its request; its client may hear any of them; see IsAbsent
+
+	Done   chan struct{}  // closed when it has left the queue
+	Answer raftfsm.Answer // once done is closed, if err is nil
+	Err    error          // why the log did not answer; once done is closed
+
+	Request  steps.RequestID   // of the first call
+	Trace    string            // likewise; "" if it is not traced
+	Granting session.Instant   // when its granting command was handed over
+	Entry    *steps.EntryTimes // that answered it; once done is closed
+
+	Refusal *refusal.Refusal // that the log is asked to record, or nil
+}
+
+// WaiterKey names a waiter by its request.
+type WaiterKey struct {
+	Session api.SessionID
+	Number  api.RequestNumber
+}
+
+// Abandoned returns the error for a waiter that this master gives up because of err. A pending command may
+// still grant it the lock.
+func (w *Waiter) Abandoned(err error) error {
+	if !w.Offered && !w.Doubt {
+		return err
+	}
+	return &api.Error{
+		Code: api.Uncertain, Err: err,
+		Message: "the lock may or may not be granted, for the log was being asked about it; a retry with the same request number finds out",
+	}
+}
+
+// Key names a waiter.
+func (w *Waiter) Key() WaiterKey {
+	return WaiterKey{Session: w.Claim.Mutation.Session, Number: w.Claim.Mutation.Number}
+}
+
+// IsAbsent reports whether a waiter has no stream: its place is kept, and skipped (decision 8).
+func (w *Waiter) IsAbsent() bool { return w.Streams == 0 }
+
+// LockOwner owns locks and requests: a session, or an owner that sessions of one principal declare. Its work
+// counts as one sequence: while one of its requests waits, it releases nothing.
+type LockOwner struct {
+	session   api.SessionID // 0 if declared
+	principal string        // of a declared one, so that no other principal can use it
+	declared  string
+}
+
+// OwnerOf returns the owner that a session declares, or else the session.
+func OwnerOf(session api.SessionID, principal, declared string) LockOwner {
+	if declared == "" {
+		return LockOwner{session: session}
+	}
+	return LockOwner{principal: principal, declared: declared}
+}
+
+// LockOwner returns the owner for which a request waits.
+func (w *Waiter) LockOwner() LockOwner {
+	return OwnerOf(w.Claim.Mutation.Session, w.Who, w.Claim.DeclaredOwner)
+}
 
 // Queues is the wait queues of all locks, in ticket order. Each question has an index: by lock, by session, by
 // handle, and absent waiters by the ends of their places. No method visits all waiters of the cell, or of a
@@ -81,14 +162,15 @@ func (q *Queues) Join(w *Waiter, epoch api.Epoch, allowed int) (*Waiter, error) 
 		q.BySession[key.Session] = map[api.RequestNumber]*Waiter{}
 	}
 	q.BySession[key.Session][key.Number] = w
-	if q.byHandle[w.Owner()] == nil {
-		q.byHandle[w.Owner()] = map[*Waiter]bool{}
+	if q.byHandle[w.Claim.By()] == nil {
+		q.byHandle[w.Claim.By()] = map[*Waiter]bool{}
 	}
-	q.byHandle[w.Owner()][w] = true
+	q.byHandle[w.Claim.By()][w] = true
 	if w.Detects {
 		q.Detecting[w] = true
 	}
-	if o := w.LockOwner(); o.declared != "" {
+	if w.Claim.DeclaredOwner != "" {
+		o := w.LockOwner()
 		if q.declared[o] == nil {
 			q.declared[o] = map[*Waiter]bool{}
 		}
@@ -117,12 +199,13 @@ func (q *Queues) RemoveWaiter(key WaiterKey) *Waiter {
 	if len(q.BySession[key.Session]) == 0 {
 		delete(q.BySession, key.Session)
 	}
-	delete(q.byHandle[w.Owner()], w)
-	if len(q.byHandle[w.Owner()]) == 0 {
-		delete(q.byHandle, w.Owner())
+	delete(q.byHandle[w.Claim.By()], w)
+	if len(q.byHandle[w.Claim.By()]) == 0 {
+		delete(q.byHandle, w.Claim.By())
 	}
 	delete(q.Detecting, w)
-	if o := w.LockOwner(); o.declared != "" {
+	if w.Claim.DeclaredOwner != "" {
+		o := w.LockOwner()
 		if delete(q.declared[o], w); len(q.declared[o]) == 0 {
 			delete(q.declared, o)
 		}
@@ -251,7 +334,7 @@ func (q *Queues) Leading(lock namespace.Ref, held api.LockMode) []*Waiter {
 
 // IsSkipped reports whether others may pass a waiter: it is absent or refused, or its handle is being closed.
 func (q *Queues) IsSkipped(w *Waiter) bool {
-	return w.IsAbsent() || w.Refusal != nil || q.IsClosing(w.Owner())
+	return w.IsAbsent() || w.Refusal != nil || q.IsClosing(w.Claim.By())
 }
 
 // IsClosing reports whether a Close of a handle is on its way. Its waiters get no offer then.
@@ -284,19 +367,6 @@ func (q *Queues) OfHandle(owner namespace.Owner) iter.Seq[*Waiter] {
 	return maps.Keys(q.byHandle[owner])
 }
 
-// OfOwner returns the waiters of an owner.
-func (q *Queues) OfOwner(o LockOwner) (list []*Waiter) {
-	if o.declared != "" {
-		return slices.Collect(maps.Keys(q.declared[o]))
-	}
-	for _, w := range q.BySession[o.session] {
-		if w.Claim.DeclaredOwner == "" {
-			list = append(list, w)
-		}
-	}
-	return list
-}
-
 // OfNode returns the waiters for a node, the last first, so that removals move no others.
 func (q *Queues) OfNode(node namespace.Ref) []*Waiter {
 	var found []*Waiter
@@ -310,39 +380,3 @@ func (q *Queues) OfNode(node namespace.Ref) []*Waiter {
 
 // StepsOf returns the steps of reading or changing a queue: that may pass many absent waiters, or move many.
 func (q *Queues) StepsOf(name api.Name) int { return 1 + len(q.ByName[name])/64 }
-
-// Askers are requests that wait because a lock is held.
-type Askers struct {
-	First   [2]*Waiter // the first loud and first quiet one, or nil
-	Unknown []*Waiter  // those that holders do not know, in order
-}
-
-// Asking returns the waiters that cannot get a lock held in that mode: they conflict, or stand behind one
-// that does. tried comes last; it may be nil. Asking marks them as told.
-func (q *Queues) Asking(lock namespace.Ref, mode api.LockMode, tried *Waiter) (a Askers) {
-	blocked := false
-	look := func(w *Waiter) {
-		if blocked = blocked || w.Claim.Mode.Conflicts(mode); !blocked {
-			return
-		}
-		//mutant: if true {
-		if !w.Told {
-			w.Told = true
-			a.Unknown = append(a.Unknown, w)
-		}
-		first := &a.First[0]
-		if w.Quiet {
-			first = &a.First[1]
-		}
-		*first = cmp.Or(*first, w)
-	}
-	for _, w := range q.ByName[lock.Name] {
-		if w.Lock == lock && !q.IsSkipped(w) {
-			look(w)
-		}
-	}
-	if tried != nil {
-		look(tried)
-	}
-	return a
-}

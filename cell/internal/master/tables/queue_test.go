@@ -54,7 +54,7 @@ func TestQueuesAnswerAsTheirTwin(t *testing.T) {
 			key := WaiterKey{Session: api.SessionID(1 + r.IntN(4)), Number: api.RequestNumber(1 + r.IntN(6))}
 			switch r.IntN(8) {
 			case 0, 1, 2:
-				w := &Waiter{Lock: namespace.Ref{Name: names[r.IntN(3)], Instance: api.Generation(1 + r.IntN(2))}, Claim: raftfsm.Claim{Mutation: session.Mutation{Session: key.Session, Number: key.Number}}}
+				w := &Waiter{Lock: namespace.Ref{Name: names[r.IntN(3)], Instance: api.Generation(1 + r.IntN(2))}, LockRequest: LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: key.Session, Number: key.Number}}}}
 				if r.IntN(3) == 0 {
 					w.Ticket = Ticket{Epoch: 1, Number: seed*1000 + uint64(step)}
 				}
@@ -122,7 +122,7 @@ func compareQueues(t *testing.T, q *Queues, twin naiveQueues, names []api.Name) 
 func TestForgetIsBounded(t *testing.T) {
 	q := newQueues(newOutbox(), 32<<10)
 	for i := range 10 {
-		w := must(q.Join(&Waiter{Lock: namespace.Ref{Name: "/x"}, Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}}, 1, 100))(t)
+		w := must(q.Join(&Waiter{Lock: namespace.Ref{Name: "/x"}, LockRequest: LockRequest{Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}}}, 1, 100))(t)
 		q.Detach(w, session.Instant(i))
 	}
 	for _, want := range []struct {
@@ -142,7 +142,7 @@ func TestPlacesAreKeptOverFailOvers(t *testing.T) {
 	number := api.RequestNumber(0)
 	join := func(q *Queues, t Ticket, allowed int) error {
 		number++
-		_, err := q.Join(&Waiter{Lock: lock, Who: "p", Ticket: t, Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: number}}}, 2, allowed)
+		_, err := q.Join(&Waiter{Lock: lock, Who: "p", LockRequest: LockRequest{Ticket: t, Claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: number}}}}, 2, allowed)
 		return err
 	}
 	for name, one := range map[string]struct{ places, allowed int }{
@@ -197,8 +197,8 @@ func TestTurnsBefore(t *testing.T) {
 	modes := []api.LockMode{w, w, r, r, w, r}
 	for i, mode := range modes {
 		must(q.Join(&Waiter{
-			Lock:  namespace.Ref{Name: "/x"},
-			Claim: raftfsm.Claim{Mode: mode, Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}},
+			Lock:        namespace.Ref{Name: "/x"},
+			LockRequest: LockRequest{Claim: raftfsm.Claim{Mode: mode, Mutation: session.Mutation{Session: 1, Number: api.RequestNumber(i + 1)}}},
 		}, 1, 100))(t)
 	}
 	var got []int

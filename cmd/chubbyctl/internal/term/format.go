@@ -100,9 +100,10 @@ func (f Format) ForPrograms() bool { return f == JSON || f == YAML }
 // Fields are those of an object for programs, in their order: a name, its value, and so on.
 type Fields []any
 
-// With returns the fields with another one, unless it has the zero value or is an empty list.
+// With returns the fields with another one, unless it is nil, has the zero value, or is an empty list or map.
 func (f Fields) With(name string, value any) Fields {
-	if v := reflect.ValueOf(value); v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
+	switch v := reflect.ValueOf(value); {
+	case !v.IsValid(), v.IsZero(), (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0:
 		return f
 	}
 	return append(f, name, value)

@@ -61,7 +61,7 @@ func TestYAMLDocuments(t *testing.T) {
 func TestFieldsAreInOrder(t *testing.T) {
 	inner := func(n int) Fields { return Fields{"n", n} }
 	f := Fields{"path", "/a<b>", "at_s", (*float64)(nil), "all", Each([]int{1, 2}, inner), "none", Each(nil, inner)}
-	f = f.With("zero", 0).With("empty", Each(nil, inner)).With("unknown", (*int)(nil)).With("more", 7)
+	f = f.With("zero", 0).With("empty", Each(nil, inner)).With("unknown", (*int)(nil)).With("more", 7).With("nil", nil).With("map", map[string]int{})
 	var b bytes.Buffer
 	for _, one := range []Fields{f, {}} {
 		if err := JSON.Print(&b, one); err != nil {

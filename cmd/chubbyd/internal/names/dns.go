@@ -14,11 +14,11 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Bounds of what is said to a name server.
+// Limits of the conversation with a name server.
 const (
 	maxExchange = 5 * time.Second // one question
-	maxLooked   = 50              // replicas that have left whose names are looked up; those of all are taken away by updates
-	maxUpdate   = 32 << 10        // bytes of an update, before what is wanted is added; a message has at most 64 KiB
+	maxLooked   = 50              // replicas that have left whose names are looked up; updates remove the names of all
+	maxUpdate   = 32 << 10        // bytes of an update, before the records are added; a message has at most 64 KiB
 	signedFor   = 300             // seconds that clocks may differ by (RFC 8945, 10)
 )
 
@@ -36,7 +36,7 @@ type DNS struct {
 	Now     func() time.Time
 }
 
-// Publish makes the records those of the replicas. It changes nothing if they are that already.
+// Publish makes the records those of the replicas. It changes nothing if they are already.
 func (d DNS) Publish(ctx context.Context, p cell.Publication) error {
 	a, err := d.ask(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (d DNS) Publish(ctx context.Context, p cell.Publication) error {
 	return nil
 }
 
-// removals are the updates that take the addresses of names away. There is one at least, which has room for more.
+// removals returns the updates that remove the addresses of names: at least one, which has room for more.
 func removals(zone string, names []string) []*dns.Msg {
 	list := []*dns.Msg{new(dns.Msg).SetUpdate(zone)}
 	for _, name := range names {
@@ -96,10 +96,10 @@ func (d DNS) service(ofCell string) string {
 	return dns.Fqdn("_chubby._tcp." + ofCell + "." + d.Domain)
 }
 
-// host is the name of a replica that has none of its own.
+// host returns the name of a replica without one of its own.
 func (d DNS) host(id, ofCell string) string { return dns.Fqdn(id + "." + ofCell + "." + d.Domain) }
 
-// hosts are the names that replicas with these IDs may have. An ID that cannot be a name never was one.
+// hosts returns the possible names of replicas with these IDs. An ID that cannot be a name never was one.
 func (d DNS) hosts(ids []string, ofCell string) (names []string) {
 	for _, id := range ids {
 		if name := d.host(id, ofCell); isName(name) {
@@ -121,7 +121,7 @@ func isName(text string) bool {
 	return ok
 }
 
-// lookups are the questions whose answers say whether anything is to be changed: also for names that no replica has now.
+// lookups returns the questions that show whether anything has to change, also for names that no replica has now.
 func (d DNS) lookups(p cell.Publication) []dns.Question {
 	left := p.Left[max(0, len(p.Left)-maxLooked):]
 	list := []dns.Question{{Name: d.service(p.Cell), Qtype: dns.TypeSRV}}
@@ -131,7 +131,7 @@ func (d DNS) lookups(p cell.Publication) []dns.Question {
 	return list
 }
 
-// records are all that are wanted, the SRV records first.
+// records returns all records of a publication, the SRV records first.
 func (d DNS) records(p cell.Publication) ([]dns.RR, error) {
 	header := func(name string, kind uint16) dns.RR_Header {
 		return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: uint32(d.TTL / time.Second)}
@@ -188,7 +188,7 @@ func (d DNS) ask(ctx context.Context) (*asking, error) {
 	return a, nil
 }
 
-// say sends a message and returns the answer, if that is not an error.
+// say sends a message and returns the answer.
 func (a *asking) say(ctx context.Context, m *dns.Msg, what string) (*dns.Msg, error) {
 	if a.key != nil {
 		m.SetTsig(a.key.name, a.key.algorithm, signedFor, a.now().Unix())
@@ -240,7 +240,7 @@ func (a *asking) zoneOf(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the name server %s does not say in which zone %s is", a.server, name)
 }
 
-// has reports whether the answers to questions are these records, and no others.
+// has reports whether the answers to questions are exactly these records.
 func (a *asking) has(ctx context.Context, questions []dns.Question, want []dns.RR) (bool, error) {
 	has := map[string]bool{}
 	for _, q := range questions {

@@ -56,12 +56,8 @@ zone "example.org" { type primary; file "example.org.zone"; update-policy { gran
 `, s.keyFile, s.dir, port))
 	cmd := exec.Command(named, "-g", "-n", "1", "-c", filepath.Join(s.dir, "named.conf"))
 	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -83,9 +79,7 @@ zone "example.org" { type primary; file "example.org.zone"; update-policy { gran
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	r, err := ports.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return r.Address(0)
 }
@@ -223,14 +217,12 @@ func TestDNSOfManyThatLeft(t *testing.T) {
 	s.want("_chubby._tcp.main.cells.example.org. 60 IN SRV 0 1 1 chubby-main-0999.main.cells.example.org.", "chubby-main-0999.main.cells.example.org. 60 IN A 192.0.2.2")
 }
 
-// What is wrong is said so that it can be put right, and nothing is changed.
+// An error says how to correct the fault, and nothing is changed.
 func TestDNSRefused(t *testing.T) {
 	s := startNamed(t)
 	before := s.want()
 	keygen, err := exec.LookPath("tsig-keygen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	one := []cell.Member{{ID: "r1", Client: "192.0.2.1:7421"}}
 	for what, c := range map[string]struct {
 		edit     func(*DNS)
@@ -264,9 +256,7 @@ func TestDNSRefused(t *testing.T) {
 // A name server that takes everything and answers nothing holds nobody up for longer than the context.
 func TestDNSServerIsSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -24,9 +24,7 @@ func TestDNSOfReplicaThatLeaves(t *testing.T) {
 	s.want(want...)
 
 	a, err := s.publisher().ask(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer a.conn.Close()
 	other := new(dns.Msg).SetUpdate("example.org.")
 	other.Insert([]dns.RR{&dns.AAAA{Hdr: dns.RR_Header{Name: "r1.main.cells.example.org.", Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: 60}, AAAA: net.ParseIP("2001:db8::66")}})
@@ -50,9 +48,7 @@ func TestDNSOfIDsThatAreNoNames(t *testing.T) {
 // An answer that is not signed, although the question was, may be anybody's on the way: it proves nothing.
 func TestDNSAnswersAreSigned(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	all := func(dns.Header) dns.MsgAcceptAction { return dns.MsgAccept }
 	liar := &dns.Server{Listener: l, MsgAcceptFunc: all, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		answer := new(dns.Msg).SetReply(q)

@@ -16,12 +16,12 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// Hook is the path of a program that publishes the replicas of a cell. It is given them as JSON on its standard input:
+// Hook is the path of a program that publishes the replicas of a cell. It reads them as JSON from its standard input:
 //
 //	{"cell": "main", "replicas": [{"id": "r1", "client": "h1:7421"}, ...], "left": ["r0", ...]}
 //
-// and is to exit with 0 when clients find these replicas, and those that have left no more. What it writes is in the log if it fails.
-// It has no arguments, and the environment of the daemon without the daemon's own settings.
+// and exits with 0 when clients find these replicas, and no longer those that have left. If it fails, its output is in the log.
+// It gets no arguments, and the environment of the daemon without the daemon's own settings.
 type Hook string
 
 // Bounds of a hook.
@@ -68,7 +68,7 @@ func (h Hook) Publish(ctx context.Context, p cell.Publication) error {
 	return nil
 }
 
-// without returns the variables whose names do not begin so.
+// without returns the variables whose names do not begin with prefix.
 func without(environment []string, prefix string) (kept []string) {
 	for _, v := range environment {
 		if !strings.HasPrefix(v, prefix) {
@@ -93,7 +93,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text is what was kept, behind a colon; "" if there is nothing.
+// text returns the end of the output after a colon, or "".
 func (t *tail) text() string {
 	s := strings.TrimSpace(strings.ToValidUTF8(string(t.kept), "?"))
 	switch {

@@ -18,9 +18,7 @@ import (
 func script(t *testing.T, text string) Hook {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hook")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
 	return Hook(path)
 }
 
@@ -31,13 +29,9 @@ func TestHook(t *testing.T) {
 	into := filepath.Join(t.TempDir(), "out")
 	p := cell.Publication{Cell: "main", Replicas: []cell.Member{{ID: "r1", Client: "h1:1"}, {ID: "r2", Client: "h2:2"}}}
 	h := script(t, fmt.Sprintf("cat >%s; env >>%s; echo quiet", into, into))
-	if err := h.Publish(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, h.Publish(t.Context(), p))
 	text, err := os.ReadFile(into)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	const want = `{"cell":"main","replicas":[{"id":"r1","client":"h1:1"},{"id":"r2","client":"h2:2"}],"left":[]}` + "\n"
 	if got := string(text); !strings.HasPrefix(got, want) || strings.Contains(got, "secret") || !strings.Contains(got, "HOOK_OWN=kept") {
 		t.Errorf("it was given %s", got)
@@ -63,21 +57,15 @@ func TestHookFails(t *testing.T) {
 // A hook that does not end is killed, with what it has started.
 func TestHookIsKilled(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, syscall.Mkfifo(pipe, 0o600))
 	h := script(t, fmt.Sprintf("exec 3>%s; sleep 1000 & echo started >&3; wait", pipe))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- h.Publish(ctx, cell.Publication{}) }()
 	f, err := os.Open(pipe) // when the hook does
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer f.Close()
-	if err := f.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, f.SetReadDeadline(time.Now().Add(30*time.Second)))
 	lines := bufio.NewReader(f)
 	if text, err := lines.ReadString('\n'); err != nil || text != "started\n" {
 		t.Fatal(text, err)
@@ -88,5 +76,13 @@ func TestHookIsKilled(t *testing.T) {
 	}
 	if text, err := lines.ReadString('\n'); err != io.EOF { // when nobody has it open for writing any more
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// noErr ends the test if there is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,7 +21,7 @@ type key struct {
 // maxKeyFile bounds a file with a key, in bytes.
 const maxKeyFile = 64 << 10
 
-// What tsig-keygen writes is: key "name" { algorithm hmac-sha256; secret "..."; } and a semicolon.
+// tsig-keygen writes: key "name" { algorithm hmac-sha256; secret "..."; } and a semicolon.
 var (
 	keyText       = regexp.MustCompile(`(?s)\bkey\s+"?([^"\s{]+)"?\s*\{([^}]*)\}`)
 	algorithmText = regexp.MustCompile(`\balgorithm\s+"?([^";\s]+)"?\s*;`)

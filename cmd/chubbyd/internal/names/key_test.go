@@ -27,9 +27,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	large := filepath.Join(t.TempDir(), "large")
-	if err := os.WriteFile(large, make([]byte, maxKeyFile+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(large, make([]byte, maxKeyFile+1), 0o600))
 	if _, err := readKey(large); err == nil || !strings.Contains(err.Error(), "it is no file of a key") {
 		t.Error(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -205,16 +204,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (o *takeOptions) once(ctx context.Context) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	changed, heard := make(chan struct{}, 1), new(lastHeard)
+	news := tenure.NewNews()
 	cfg := o.config(o.path.Cell())
-	cfg.Lease = o.lease
-	cfg.OnState = func(change client.StateChange) {
-		heard.text.Store(&change.Heard)
-		select {
-		case changed <- struct{}{}:
-		default: // the receiver reads the state when it receives, so one is enough
-		}
-	}
+	cfg.Lease, cfg.OnState = o.lease, news.Hear
 	limit, cause := o.timeout, error(outOfTime{o.timeout})
 	if left := max(o.wait-o.begun(), 2*time.Second); o.waits && left < limit {
 		limit, cause = left, o.ranOut("the cell has not answered")
@@ -245,7 +237,7 @@ func (o *takeOptions) once(ctx context.Context) error {
 	stop() // from now on signals are for the command
 	err = tenure.Command{
 		Terms: o.terms, Name: item.Path(), Lock: item.Lock(), Session: c, Program: o.program, Args: o.argv, Data: &item.Data,
-		Changed: changed, Heard: heard, Env: tenure.Environment("CHUBBY_SESSION="+c.Session().String(), "CHUBBY_LOCK="+item.Path(),
+		News: news, Env: tenure.Environment("CHUBBY_SESSION="+c.Session().String(), "CHUBBY_LOCK="+item.Path(),
 			"CHUBBY_SEQUENCER="+item.Sequencer().String(), "CHUBBY_TOKEN="+strconv.FormatUint(item.Lock().Token(), 10),
 			"CHUBBY_ITEM="+item.ID(), "CHUBBY_ATTEMPT="+strconv.Itoa(item.Attempt())),
 	}.Run(o.signals)
@@ -344,15 +336,4 @@ func (o *takeOptions) giveBack(c *client.Client, item *recipes.Item) {
 // isLost reports whether an error says that an item was lost.
 func isLost(err error) bool {
 	return errors.Is(err, api.LockLost) || errors.Is(err, api.SessionExpired)
-}
-
-// lastHeard is what replicas said when the cell did not answer any more.
-type lastHeard struct{ text atomic.Pointer[string] }
-
-// String returns it behind a colon; "" if nothing was heard.
-func (h *lastHeard) String() string {
-	if text := h.text.Load(); text != nil && *text != "" {
-		return ": " + *text
-	}
-	return ""
 }

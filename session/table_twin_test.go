@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,12 +10,11 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
 
-// twinSession is what FuzzTable expects of a session.
+// twinSession is what a table should have of a session.
 type twinSession struct {
 	nonce, principal string
 	terminating      *refusal.Intervention
@@ -22,42 +22,57 @@ type twinSession struct {
 	done             map[api.RequestNumber]bool
 }
 
-// FuzzTable: after any operations, the table has the sessions, their nonces and
-// their numbers by principal that plain maps have; a copy does not change; and
-// no request of a terminating session is done (decision 10).
-func FuzzTable(f *testing.F) {
-	seeds.Add(f)
-	f.Add([]byte{0, 1, 0, 0, 2, 5, 0, 3, 9, 1, 1, 0, 2, 2, 1, 4, 2, 7, 4, 1, 3})
-	f.Add([]byte{0, 1, 7, 0, 1, 3, 3, 1, 1, 4, 1, 1, 2, 1, 8, 1, 1, 0, 0, 1, 2})
-	f.Add([]byte{3, 9, 0, 0, 3, 0, 3, 3, 0, 3, 3, 1, 1, 3, 0, 1, 3, 0})
-	f.Fuzz(func(t *testing.T, data []byte) {
+// After any operations, in place or not, the table has the sessions, their nonces and their numbers by principal that plain maps have;
+// no copy and no snapshot changes; and no request of a terminating session is done (decision 10).
+func TestTableAgreesWithPlainMaps(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 2))
 		table, twin := session.NewTable[string](), map[api.SessionID]*twinSession{}
-		for ; len(data) >= 3; data = data[3:] {
-			copied, before := table, dump(table)
-			operate(t, &table, twin, data[0], api.SessionID(1+data[1]%4), data[2])
-			if after := dump(copied); !slices.EqualFunc(before, after, sameSession) {
-				t.Fatalf("a copy has changed from %+v to %+v", before, after)
+		var copies []session.Table[string]
+		var shown [][]session.Session[string]
+		editing := false
+		for range 40 {
+			copied := table // which is a snapshot unless changes are made in place
+			if editing || random.IntN(2) == 0 {
+				copied = table.Snapshot()
 			}
+			copies, shown = append(copies, copied), append(shown, dump(table))
+			switch random.IntN(10) {
+			case 0:
+				table.Edit()
+				editing = true
+			case 1:
+				table.Settle()
+				editing = false
+			}
+			operate(t, &table, twin, random.IntN(5), api.SessionID(1+random.IntN(4)), random.IntN(64)-1)
 			mustCheck(t, table)
 			compareTables(t, table, twin)
 		}
-	})
+		for i, copied := range copies {
+			if is := dump(copied); !slices.EqualFunc(shown[i], is, sameSession) {
+				t.Fatalf("copy %d has changed from %+v to %+v", i, shown[i], is)
+			}
+			mustCheck(t, copied)
+		}
+	}
 }
 
 func sameSession(a, b session.Session[string]) bool {
 	return a.ID == b.ID && reflect.DeepEqual(a.Terminating, b.Terminating) && a.Lease == b.Lease && a.Principal == b.Principal && slices.Equal(a.Open, b.Open)
 }
 
-func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]*twinSession, what byte, id api.SessionID, with byte) {
+func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]*twinSession, what int, id api.SessionID, with int) {
 	s := twin[id]
 	want := api.OK
 	if s == nil {
 		want = api.SessionExpired
 	}
-	switch what % 5 {
+	some := (with + 1) % 3
+	switch what {
 	case 0: // a nonce of its own, or the empty one
-		nonce := []byte{byte(id), with % 3}[:with%3]
-		principal := []string{"", "ann", "bob"}[with%3]
+		nonce := []byte{byte(id), byte(some)}[:some]
+		principal := []string{"", "ann", "bob"}[some]
 		table.Put(&session.Session[string]{ID: id, Nonce: nonce, Principal: principal, Lease: time.Second})
 		twin[id] = &twinSession{nonce: string(nonce), principal: principal, lease: time.Second, done: map[api.RequestNumber]bool{}}
 	case 1:
@@ -66,7 +81,7 @@ func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]
 		}
 		delete(twin, id)
 	case 2:
-		by := refusal.Intervention{Principal: "op", Why: []string{"", "stuck", strings.Repeat("x", api.MaxReason+1)}[with%3]}
+		by := refusal.Intervention{Principal: "op", Why: []string{"stuck", strings.Repeat("x", api.MaxReason), strings.Repeat("x", api.MaxReason+1)}[some]}
 		if s != nil && len(by.Why) > api.MaxReason {
 			want = api.InvalidArgument
 		} else if s != nil && s.terminating == nil {
@@ -86,7 +101,7 @@ func operate(t *testing.T, table *session.Table[string], twin map[api.SessionID]
 			t.Fatalf("raising %v to %v: %v, want %v", id, lease, err, want)
 		}
 	case 4:
-		request(t, table, s, id, api.RequestNumber(with))
+		request(t, table, s, id, api.RequestNumber(with+1))
 	}
 }
 
@@ -129,6 +144,28 @@ func compareTables(t *testing.T, table session.Table[string], twin map[api.Sessi
 	for _, principal := range []string{"", "ann", "bob"} {
 		if table.Of(principal) != of[principal] {
 			t.Fatalf("%q has %d sessions, want %d", principal, table.Of(principal), of[principal])
+		}
+		behind := slices.DeleteFunc(slices.Sorted(maps.Keys(of)), func(one string) bool { return one <= principal })
+		if got := slices.Collect(table.Principals(principal)); !slices.Equal(got, behind) {
+			t.Fatalf("behind %q: %q, want %q", principal, got, behind)
+		}
+		for first := range table.Principals(principal) {
+			if first != behind[0] {
+				t.Fatalf("the loop goes on to %q", first)
+			}
+			break
+		}
+	}
+	var ids []api.SessionID
+	for s := range table.All() {
+		ids = append(ids, s.ID)
+	}
+	if want := slices.Sorted(maps.Keys(twin)); !slices.Equal(ids, want) {
+		t.Fatalf("All gives %v, want %v", ids, want)
+	}
+	for id := range api.SessionID(6) {
+		if _, known := table.Get(id); known != (twin[id] != nil) {
+			t.Fatalf("the table has %v: %v", id, known)
 		}
 	}
 	if table.Len() != len(twin) {
