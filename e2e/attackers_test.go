@@ -247,7 +247,8 @@ func calls(method string, follow func(f *http2.Framer, stream uint32) error) fun
 func (a *attacker) flood(conn net.Conn, follow func(f *http2.Framer, stream uint32) error) error {
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
 	const atATime = 500
-	for next := calls(pb.Chubby_GetContentsAndStat_FullMethodName, follow); ; {
+	next := calls(pb.Chubby_GetContentsAndStat_FullMethodName, follow)
+	for made := 0; a.Calls == 0 || made < a.Calls; made += atATime {
 		data, err := next(atATime)
 		if err != nil {
 			return err
@@ -257,6 +258,8 @@ func (a *attacker) flood(conn net.Conn, follow func(f *http2.Framer, stream uint
 		}
 		a.done.Add(atATime)
 	}
+	<-a.over
+	return nil
 }
 
 // resets begins calls and resets them at once.

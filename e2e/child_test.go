@@ -38,6 +38,7 @@ type task struct {
 	Attack string // which one
 	Target string // the address that is attacked
 	Number int    // of the attacker, from whose addresses it comes
+	Calls  int    // that it makes with one connection at most, if it floods; without a limit if 0
 }
 
 // run does the task and returns the exit code.

@@ -321,6 +321,7 @@ func (w *world) lint(args ...string) (found []lintFinding) {
 // Each misuse is produced by a process of its own, and lint names that process, and the rule that it breaks, and no other rule. A
 // process that is busy in a proper manner is not named.
 func TestEveryMisuseIsNamed(t *testing.T) {
+	besideOthers(t)
 	w := start(t)
 	dir := w.path("misuse")
 	w.must("mkdir", dir)
