@@ -233,12 +233,13 @@ const levelProbeLimit = 2 * time.Second
 // Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
 func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
 	r := s.r
+	servers := r.servers() // before they are asked, so that nobody is listed who was not
 	reports := r.ask(ctx, r.others(), levelProbeLimit)
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
 	}
 	var list []api.MemberLevel
-	for _, server := range r.servers() {
+	for _, server := range servers {
 		one := api.MemberLevel{ID: string(server.ID), MaxLevel: int(reports[string(server.ID)].MaxLevel)} // 0 of one that did not answer
 		if one.ID == r.cfg.ID {
 			one.MaxLevel = r.cfg.supports
