@@ -11,6 +11,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/internal/certs"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -187,9 +190,7 @@ func (w *program) compare(method protoreflect.MethodDescriptor, field protorefle
 		if n.edit != nil {
 			n.edit(request.ProtoReflect())
 		}
-		told := map[string]string{}
-		w.fields(told, "", method, request)
-		answers[i] = strings.ReplaceAll(fmt.Sprint(told), text(value), "NAMED")
+		answers[i] = strings.ReplaceAll(w.answer(method, request), text(value), "NAMED")
 	}
 	if same := answers[0] == answers[1]; same != (n.told == "") {
 		w.t.Errorf("%s: of what is there\n%s\nand of what is not\n%s\nThese are to differ only where the row says why (%q)", name, answers[0], answers[1], n.told)
@@ -202,6 +203,19 @@ func text(value any) string {
 		return string(b)
 	}
 	return fmt.Sprint(value)
+}
+
+// answer returns all that a call tells: its code, message and details, or its reply.
+func (w *program) answer(method protoreflect.MethodDescriptor, request proto.Message) string {
+	reply, err := w.invoke(method, request)
+	if err != nil {
+		s, _ := status.FromError(err)
+		return strings.Join(strings.Fields(prototext.Format(s.Proto())), " ")
+	}
+	if since := method.Output().Fields().ByName("since_ns"); since != nil {
+		reply.Clear(since) // the time that has passed is another at each call
+	}
+	return strings.Join(strings.Fields(prototext.Format(reply)), " ")
 }
 
 // A caller with some right to a node or to its directory hears why a path cannot be opened; to others, all refusals

@@ -36,7 +36,7 @@ func storeEntry(t *testing.T, s *disk.Stores, format []byte) {
 	noErr(t, s.Logs().StoreLogs([]*raft.Log{{Index: last + 1, Term: before.Term, Type: raft.LogCommand, Data: append(format, data...)}}))
 }
 
-// A replica that finds entries of another version stops and says so: nothing is damaged, and another
+// A replica that finds entries or snapshots of another version stops and says so: nothing is damaged, and another
 // version of the program can read them. No version reads those from before the first release.
 func TestDataOfAnotherVersion(t *testing.T) {
 	newer := []string{"a newer version of Chubby wrote it", "Nothing is damaged"}
@@ -47,6 +47,15 @@ func TestDataOfAnotherVersion(t *testing.T) {
 	}{
 		{"entry of a new format", newer, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, []byte{2}) }},
 		{"entry of before the first release", []string{"before v0.1.0", "Bootstrap the cell anew"}, func(t *testing.T, s *disk.Stores) { storeEntry(t, s, nil) }},
+		{"snapshot", newer, func(t *testing.T, s *disk.Stores) {
+			last := must(s.Logs().LastIndex())(t)
+			_, wire := raft.NewInmemTransport("r:1")
+			sink := must(s.Snapshots().Create(1, last, 2, s.Configuration(), 1, wire))(t)
+			state := raftfsm.NewState()
+			state.Level = raftfsm.MaxLevel + 1
+			must(state.WriteTo(sink))(t)
+			noErr(t, sink.Close())
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			network := memnet.New()

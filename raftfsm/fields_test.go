@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 var updateFields = flag.Bool("update", false, "add new fields to testdata/fields.txt")
@@ -230,6 +231,12 @@ func TestGates(t *testing.T) {
 		v.SetZero()
 	}
 	visit(reflect.ValueOf(&c).Elem(), "Command", 1)
+	for cause := refusal.Cause(1); cause.IsKnown(); cause++ {
+		cancel := Command{Cancel: &Cancel{Refusal: &refusal.Refusal{Cause: cause}}}
+		if got := cancel.Level(); got != cause.Level() {
+			t.Errorf("Command.Level returns %d of a Cancel because of %v: it was added at %d", got, cause, cause.Level())
+		}
+	}
 }
 
 // A command with a field above the cell's level is refused before it is proposed.

@@ -94,6 +94,31 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 	})
 }
 
+// A retry of a finished Open at a new master makes the handle again, and its
+// client gets an event if the node has gone since.
+func TestRetriedOpenOfWhatIsGone(t *testing.T) {
+	var c soloClient
+	var q OpenRequest
+	prepare := func(s *raftfsm.State) {
+		c.who = Caller{Session: with(t, s, cachingSession(9))[0].Session, Epoch: 1}
+		q = c.asked("/ls/local/f", raftfsm.Open{Create: api.MayCreate, Name: "/f"})
+		q.Create.Mutation = q.Mutation
+		done := with(t, s, raftfsm.Command{Open: &q.Create})[0]
+		other := soloClient{who: Caller{Session: with(t, s, cachingSession(10))[0].Session}}
+		with(t, s, raftfsm.Command{Delete: &raftfsm.Delete{Mutation: other.mutation(), Node: namespace.Ref{Name: "/f", Instance: done.Stat.Instance}}})
+	}
+	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
+		c.m = m
+		must(m.Files.Open(t.Context(), q))(t)
+		for _, e := range c.hear(t) {
+			if e.Kind == api.EventHandleInvalid && e.Handle == api.HandleID(q.Mutation.Number) {
+				return
+			}
+		}
+		t.Error("nothing says that the node is gone")
+	})
+}
+
 // A master remembers which handles of earlier epochs were closed, as many as a client can have had. They do not count
 // as open. If there are more, the master makes no others again, but closing them still releases what they hold.
 func TestHandlesOfEarlierEpochs(t *testing.T) {

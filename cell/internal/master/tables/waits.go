@@ -29,7 +29,7 @@ type Askers struct {
 }
 
 // Asking returns the waiters that cannot get a lock held in that mode: they conflict, or stand behind one
-// that does. tried comes last; it may be nil. asking marks them as told.
+// that does. tried comes last; it may be nil. Asking marks them as told.
 func (q *Queues) Asking(lock namespace.Ref, mode api.LockMode, tried *Waiter) (a Askers) {
 	blocked := false
 	look := func(w *Waiter) {
