@@ -270,7 +270,7 @@ func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	var why *api.Error
 	_, err := s.await(ctx, func(state session.State) bool {
 		why = s.endError
-		return s.trackIfSafe(l, state) || why != nil
+		return s.trackIfSafe(l, state, s.clock()) || why != nil
 	})
 	if why != nil {
 		err = why
@@ -278,10 +278,10 @@ func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	return err
 }
 
-// trackIfSafe makes the lock's context end at the lock's deadline, and reports whether that lies ahead; mu is
-// held.
-func (s *sessionState) trackIfSafe(l *Lock, state session.State) bool {
-	if state != session.Safe || s.clock() >= s.lockDeadline(l) {
+// trackIfSafe makes the lock's context end at the lock's deadline, and reports whether that lies ahead of now; mu
+// is held.
+func (s *sessionState) trackIfSafe(l *Lock, state session.State, now session.Instant) bool {
+	if state != session.Safe || now >= s.lockDeadline(l) {
 		return false
 	}
 	//mutant: s.locks.Put(l, -session.Instant(l.handle.openedFor.delay))
