@@ -149,7 +149,6 @@ func (r fileReferences) upward() (total, up int) {
 func large() map[string]string {
 	return map[string]string{
 		"cell.Config":                         "a key for each thing that operators decide",
-		"cell.Replica":                        "several things still: to be cut",
 		"cmd/chubbyctl/internal/sizing.Costs": "a record of what was measured",
 		"namespace.Tree":                      "all that is done to the tree, pure",
 		"raftfsm.Command":                     "a field for each command of the log",

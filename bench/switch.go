@@ -35,10 +35,10 @@ type edit struct{ file, old, new string }
 func switching() []edit {
 	const ask = "			if !measured() {\n				return\n			}\n"
 	return []edit{
-		{"cell/epochs.go", "		Metrics:    r.metrics.master,\n", "		Metrics:    switchedMetrics{r.metrics.master},\n"},
+		{"cell/epochs.go", "		Metrics:    e.metrics.master,\n", "		Metrics:    switchedMetrics{e.metrics.master},\n"},
 		{"cell/epochs.go", "		Stopwatch:  stopwatch(),\n", "		Stopwatch:  switchedWatch(),\n"},
-		{"cell/epochs.go", "			Ended: r.metrics.proofEnded,\n", "			Ended: switchedProofs(r.metrics.proofEnded),\n"},
-		{"cell/entrylog.go", "r.metrics.entrySized, r.times", "switchedSizes(r.metrics.entrySized), r.times"},
+		{"cell/epochs.go", "			Ended: e.metrics.proofEnded,\n", "			Ended: switchedProofs(e.metrics.proofEnded),\n"},
+		{"cell/epochs.go", "e.metrics.entrySized, e.times", "switchedSizes(e.metrics.entrySized), e.times"},
 		{"cell/start.go", "		Stopwatch:          stopwatch(),\n", "		Stopwatch:          switchedWatch(),\n"},
 		{"cell/start.go", "		Answered:           r.metrics.calls.answered,\n", "		Answered:           switchedAnswers(r.metrics.calls.answered),\n"},
 		{"cell/start.go", "		Tracer:             newTracer(r.cfg),\n", "		Tracer:             newSwitchedTracer(r.cfg),\n"},

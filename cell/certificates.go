@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -24,10 +23,22 @@ const (
 // certificatesEvery is how often the replica checks the certificate files.
 const certificatesEvery = 5 * time.Second
 
-// openCertificates reads the certificates of both ports, and checks that they name this replica.
-func (r *Replica) openCertificates() (err error) {
-	r.clientCerts, r.peerCerts, err = r.cfg.readCertificates()
-	return err
+// credentials are the certificates of both ports, and the keys of tokens.
+type credentials struct {
+	*member
+	clients, peers *certs.Store  // nil without encryption
+	tokens         *tokens.Store // nil if disabled
+}
+
+// open reads them, and checks that the certificates name this replica.
+func (c *credentials) open(ctx context.Context) (err error) {
+	if c.clients, c.peers, err = c.cfg.readCertificates(); err != nil || c.cfg.Tokens == (TokenConfig{}) {
+		return err
+	}
+	if c.tokens, err = tokens.Open(ctx, c.cfg.Tokens); err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "start", Message: err.Error(), Err: err}
+	}
+	return nil
 }
 
 // CheckCertificates returns the fault of the certificate files, as Start does; nil if none is configured.
@@ -60,18 +71,13 @@ func (cfg Config) readCertificates() (clients, peers *certs.Store, err error) {
 	return clients, peers, nil
 }
 
-// warning returns what needs an operator's attention soon: disk, certificates, token keys, differing replicas,
-// in this order. Everybody may read /readyz, so it names configuration keys; the log names the files.
-func (r *Replica) warning() string {
-	note := r.space.Note()
-	if r.clientCerts != nil { // or neither
-		note = cmp.Or(note, r.clientCerts.Warning(clientTLS), r.peerCerts.Warning(peerTLS))
+// warning returns what of them needs an operator's attention soon.
+func (c *credentials) warning() (note string) {
+	if c.clients != nil { // or neither
+		note = cmp.Or(c.clients.Warning(clientTLS), c.peers.Warning(peerTLS))
 	}
-	if r.tokens != nil && note == "" && r.tokens.Err() != nil {
+	if c.tokens != nil && note == "" && c.tokens.Err() != nil {
 		note = "the keys of tokens (token-keys) cannot be read; the log says why"
-	}
-	if differ := r.comparison.Differing(); len(differ) > 0 && note == "" {
-		note = "replicas that differ from this one, or did before they stopped: " + strings.Join(differ, ", ") + "; see the logs, and chubbyctl cell status"
 	}
 	return note
 }
@@ -96,13 +102,13 @@ func firstOf(when func(*certs.Store) time.Time, stores ...*certs.Store) float64 
 	return float64(first.Unix())
 }
 
-func (r *Replica) listener() wire.Listener {
-	l := wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}
-	if r.clientCerts != nil {
-		l.Certificates = clientCertificates{r.clientCerts, r}
+func (c *credentials) listener(conns *wire.Connections) wire.Listener {
+	l := wire.Listener{Listener: c.cfg.ClientListener, Clock: c.cfg.Clock, Connections: conns}
+	if c.clients != nil {
+		l.Certificates = clientCertificates{c.clients, c}
 	}
-	if r.tokens != nil {
-		l.Tokens = clientTokens{r.tokens}
+	if c.tokens != nil {
+		l.Tokens = clientTokens{c.tokens}
 	}
 	return l
 }
@@ -110,67 +116,67 @@ func (r *Replica) listener() wire.Listener {
 // clientCertificates are those of the client port, at which the cell's members may speak for guests.
 type clientCertificates struct {
 	*certs.Store
-	r *Replica
+	of *credentials
 }
 
 func (c clientCertificates) Accept(conn net.Conn) *tls.Conn {
-	return c.AcceptEither(conn, c.r.peerCerts, wire.GuestProtocol)
+	return c.AcceptEither(conn, c.of.peers, wire.GuestProtocol)
 }
 
 func (c clientCertificates) Speaker(chain []*x509.Certificate) (id string, counts func() bool, err error) {
-	proof, err := c.r.peerCerts.Check(chain, x509.ExtKeyUsageClientAuth)
+	proof, err := c.of.peers.Check(chain, x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return "", nil, err
 	}
 	is, err := certs.ReplicaOf(chain[0])
 	isMember := func() bool { // this replica speaks to itself also before it has joined
-		return is.Cell == c.r.cfg.Cell && (is.ID == c.r.cfg.ID || c.r.isConfigured(is.ID))
+		return is.Cell == c.of.cfg.Cell && (is.ID == c.of.cfg.ID || c.of.isConfigured(is.ID))
 	}
 	//mutant: if err == nil && false { //by TestSpeakers of ./cell
 	if err == nil && !isMember() {
 		err = api.Errorf(api.Unauthenticated, "%v is no member of this cell, and speaks for nobody", is.URI())
 	}
-	return is.ID, func() bool { return c.r.peerCerts.Counts(proof) && isMember() }, err
+	return is.ID, func() bool { return c.of.peers.Counts(proof) && isMember() }, err
 }
 
 // watchCertificates reads changed certificate files again, until ctx ends. It closes connections with invalid
 // certificates or tokens.
-func (r *Replica) watchCertificates(ctx context.Context) {
-	if r.clientCerts == nil {
+func (c *credentials) watchCertificates(ctx context.Context, conns *wire.Connections) {
+	if c.clients == nil {
 		return
 	}
 	said, failed := map[string]string{}, map[string]string{} // by port
 	warn := func() {
-		r.warnOfEnds(said, clientTLS, r.clientCerts, r.cfg.ClientTLS)
-		r.warnOfEnds(said, peerTLS, r.peerCerts, r.cfg.PeerTLS)
+		c.warnOfEnds(said, clientTLS, c.clients, c.cfg.ClientTLS)
+		c.warnOfEnds(said, peerTLS, c.peers, c.cfg.PeerTLS)
 	}
 	warn()
 	for range ticks(ctx, certificatesEvery) {
-		r.refresh(failed, clientTLS, r.clientCerts)
-		r.refresh(failed, peerTLS, r.peerCerts) // first: they speak for guests at the port for clients
-		if n := r.conns.Recheck(); n > 0 {
-			r.log.Warn("closed connections of clients whose certificates or tokens do not count any more", "connections", n)
+		c.refresh(failed, clientTLS, c.clients)
+		c.refresh(failed, peerTLS, c.peers) // first: they speak for guests at the port for clients
+		if n := conns.Recheck(); n > 0 {
+			c.log.Warn("closed connections of clients whose certificates or tokens do not count any more", "connections", n)
 		}
-		if n := r.port.Recheck(); n > 0 {
-			r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
+		if n := c.port.Recheck(); n > 0 {
+			c.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
 		}
 		warn()
 	}
 }
 
 // warnOfEnds logs the warning about one port's certificates, with their files, if it is a new one.
-func (r *Replica) warnOfEnds(said map[string]string, port string, store *certs.Store, files TLSFiles) {
+func (c *credentials) warnOfEnds(said map[string]string, port string, store *certs.Store, files TLSFiles) {
 	warning := store.Warning(port)
 	if warning != "" && warning != said[port] {
-		//mutant: r.log.Debug(warning, "event", "certificate_due", "file", files.Cert, "ca", files.CA, "crl", files.CRL) //by TestWarningsNameNoFiles of ./cell
-		r.log.Warn(warning, "event", "certificate_due", "file", files.Cert, "ca", files.CA, "crl", files.CRL)
+		//mutant: c.log.Debug(warning, "event", "certificate_due", "file", files.Cert, "ca", files.CA, "crl", files.CRL) //by TestWarningsNameNoFiles of ./cell
+		c.log.Warn(warning, "event", "certificate_due", "file", files.Cert, "ca", files.CA, "crl", files.CRL)
 	}
 	said[port] = warning
 }
 
 // refresh reads the files of one port again if they have changed. It logs a fault only if it differs from the
 // last one, in failed.
-func (r *Replica) refresh(failed map[string]string, port string, store *certs.Store) {
+func (c *credentials) refresh(failed map[string]string, port string, store *certs.Store) {
 	changed, err := store.Refresh()
 	was := failed[port]
 	if failed[port] = ""; err != nil {
@@ -179,21 +185,10 @@ func (r *Replica) refresh(failed map[string]string, port string, store *certs.St
 	switch {
 	case err != nil && err.Error() == was:
 	case err != nil:
-		r.log.Error("the files of certificates cannot be taken over; what was read before stays in use", "event", "certificate_unread", "port", port, "error", err)
+		c.log.Error("the files of certificates cannot be taken over; what was read before stays in use", "event", "certificate_unread", "port", port, "error", err)
 	case changed:
-		r.log.Info("read the files of certificates again", "port", port)
+		c.log.Info("read the files of certificates again", "port", port)
 	}
-}
-
-func (r *Replica) openTokens(ctx context.Context) error {
-	if r.cfg.Tokens == (TokenConfig{}) {
-		return nil
-	}
-	var err error
-	if r.tokens, err = tokens.Open(ctx, r.cfg.Tokens); err != nil {
-		return &api.Error{Code: api.InvalidArgument, Op: "start", Message: err.Error(), Err: err}
-	}
-	return nil
 }
 
 type clientTokens struct{ *tokens.Store }
@@ -205,24 +200,24 @@ func (t clientTokens) Verify(ctx context.Context, raw string) (string, func() bo
 }
 
 // watchTokens reads the keys again regularly, and when a token names an unknown key, until ctx ends.
-func (r *Replica) watchTokens(ctx context.Context) {
-	if r.tokens == nil {
+func (c *credentials) watchTokens(ctx context.Context) {
+	if c.tokens == nil {
 		return
 	}
 	every := time.NewTicker(certificatesEvery)
 	defer every.Stop()
 	for failed := false; ctx.Err() == nil; {
-		changed, err := r.tokens.Refresh(ctx)
+		changed, err := c.tokens.Refresh(ctx)
 		switch {
 		case err != nil && !failed:
-			r.log.Error("the keys of tokens cannot be read; those that were read before stay in use, and it is tried again", "event", "token_keys_unread", "error", err)
+			c.log.Error("the keys of tokens cannot be read; those that were read before stay in use, and it is tried again", "event", "token_keys_unread", "error", err)
 		case changed:
-			r.log.Info("read the keys of tokens", "file", r.cfg.Tokens.Keys)
+			c.log.Info("read the keys of tokens", "file", c.cfg.Tokens.Keys)
 		}
 		failed = err != nil
 		select {
 		case <-every.C:
-		case <-r.tokens.Wanted():
+		case <-c.tokens.Wanted():
 		case <-ctx.Done():
 		}
 	}

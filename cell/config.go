@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -318,3 +319,19 @@ const (
 
 // TokenConfig configures the bearer tokens that name clients besides certificates.
 type TokenConfig = tokens.Config
+
+// Defaults and limits of the audit log.
+const (
+	DefaultAuditMiB   = 100
+	DefaultAuditFiles = 10
+	MaxAuditMiB       = 10_000
+	MaxAuditFiles     = 1000
+)
+
+// Version returns the version of this build: the module's, or "devel".
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}

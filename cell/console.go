@@ -18,24 +18,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-func newConsole(r *Replica) *console.Console {
-	if !r.cfg.Console {
+func newConsole(c *credentials) *console.Console {
+	if !c.cfg.Console {
 		return nil
 	}
 	return console.New(console.Config{
-		Cell: r.cfg.Cell, Replica: r.cfg.ID, Version: Version(), Door: consoleDoor{r}, Logger: r.log, Clock: r.cfg.Clock, Wall: r.cfg.Wall,
-		Encrypted: r.clientCerts != nil, Tokens: r.tokens != nil,
+		Cell: c.cfg.Cell, Replica: c.cfg.ID, Version: Version(), Door: consoleDoor{c}, Logger: c.log, Clock: c.cfg.Clock, Wall: c.cfg.Wall,
+		Encrypted: c.clients != nil, Tokens: c.tokens != nil,
 	})
 }
 
 // consoleDoor connects the console to the cell as a client, over connections that the replica makes. It
 // implements console.Door.
-type consoleDoor struct{ r *Replica }
+type consoleDoor struct{ *credentials }
 
 func (d consoleDoor) Servers() []string {
-	list := []string{d.r.advertised()}
-	for _, s := range d.r.servers() {
-		if address := d.r.clientAddress(string(s.ID)); address != "" && address != list[0] {
+	list := []string{d.advertised()}
+	for _, s := range d.servers() {
+		if address := d.clientAddress(string(s.ID)); address != "" && address != list[0] {
 			list = append(list, address)
 		}
 	}
@@ -43,23 +43,23 @@ func (d consoleDoor) Servers() []string {
 }
 
 func (d consoleDoor) Dial(ctx context.Context, who console.Guest, address string) (net.Conn, error) {
-	id, at := d.r.cfg.ID, d.r.cfg.ClientListener.Addr().String() // clients may reach this replica at another one
-	if address != d.r.advertised() {
-		members := d.r.servers()
-		i := slices.IndexFunc(members, func(s raft.Server) bool { return d.r.clientAddress(string(s.ID)) == address })
+	id, at := d.cfg.ID, d.cfg.ClientListener.Addr().String() // clients may reach this replica at another one
+	if address != d.advertised() {
+		members := d.servers()
+		i := slices.IndexFunc(members, func(s raft.Server) bool { return d.clientAddress(string(s.ID)) == address })
 		if i < 0 {
 			return nil, api.Errorf(api.Unavailable, "no replica of the cell is at %s", address)
 		}
 		id, at = string(members[i].ID), address
 	}
-	conn, err := d.r.cfg.Dial(at, dialTimeout)
-	if err != nil || d.r.peerCerts == nil {
+	conn, err := d.cfg.Dial(at, dialTimeout)
+	if err != nil || d.peers == nil {
 		return conn, err
 	}
 	var proof certs.Proof
-	config := d.r.peerCerts.Client("", func(theirs *x509.Certificate, p certs.Proof) error {
+	config := d.peers.Client("", func(theirs *x509.Certificate, p certs.Proof) error {
 		proof = p
-		return peer.IsReplica(theirs, certs.Replica{Cell: d.r.cfg.Cell, ID: id})
+		return peer.IsReplica(theirs, certs.Replica{Cell: d.cfg.Cell, ID: id})
 	})
 	config.NextProtos = []string{wire.GuestProtocol}
 	encrypted := tls.Client(conn, config)
@@ -73,7 +73,7 @@ func (d consoleDoor) Dial(ctx context.Context, who console.Guest, address string
 		_ = conn.Close() // err is the error to report
 		return nil, fmt.Errorf("speak for somebody at replica %s: %w", id, err)
 	}
-	return countedConn{encrypted, func() bool { return d.r.peerCerts.Counts(proof) && (id == d.r.cfg.ID || d.r.isConfigured(id)) }}, nil
+	return countedConn{encrypted, func() bool { return d.peers.Counts(proof) && (id == d.cfg.ID || d.isConfigured(id)) }}, nil
 }
 
 // countedConn is a connection to a replica. Nothing is sent over it once the replica has left the cell, or its certificate
@@ -96,24 +96,24 @@ func (c countedConn) Write(p []byte) (int, error) {
 const dialTimeout = time.Second
 
 func (d consoleDoor) Verify(ctx context.Context, token, from string) (principal string, counts func() bool, err error) {
-	if d.r.tokens == nil {
+	if d.tokens == nil {
 		return "", nil, api.Errorf(api.Unauthenticated, "this cell takes no tokens")
 	}
-	principal, counts, err = clientTokens{d.r.tokens}.Verify(ctx, token)
+	principal, counts, err = clientTokens{d.tokens}.Verify(ctx, token)
 	if err == nil {
 		err = wire.CheckPrincipal(principal)
 	}
-	if err != nil && d.r.audit != nil {
-		d.r.audit.Refused(audit.Record{Call: "Authenticate", From: from, Code: api.Unauthenticated.String(), Message: "at the console: " + err.Error()})
+	if err != nil && d.audit != nil {
+		d.audit.Refused(audit.Record{Call: "Authenticate", From: from, Code: api.Unauthenticated.String(), Message: "at the console: " + err.Error()})
 	}
 	return principal, counts, err
 }
 
 func (d consoleDoor) Identify(state *tls.ConnectionState) (principal string, counts func() bool, err error) {
-	if d.r.clientCerts == nil || state == nil {
+	if d.clients == nil || state == nil {
 		return "", nil, api.Errorf(api.Unauthenticated, "no certificate was shown")
 	}
-	principal, counts, err = d.r.clientCerts.Identify(state.PeerCertificates)
+	principal, counts, err = d.clients.Identify(state.PeerCertificates)
 	if err == nil {
 		err = wire.CheckPrincipal(principal)
 	}

@@ -29,20 +29,20 @@ const (
 
 // noteLost runs when a replica has closed a stream of its Raft messages. It does not wait: if another is
 // pending, the election timeout handles this one.
-func (r *Replica) noteLost(id string) {
+func (h *handOvers) noteLost(id string) {
 	select {
-	case r.lost <- id:
+	case h.lost <- id:
 	default:
 	}
 }
 
 // replaceDead handles lost streams until ctx ends. A master has several, and is replaced once in its term.
-func (r *Replica) replaceDead(ctx context.Context) {
+func (h *handOvers) replaceDead(ctx context.Context) {
 	replaced := uint64(0) // the latest term in which this replica asked a successor
 	for {
 		select {
-		case id := <-r.lost:
-			if term := r.raft.CurrentTerm(); term > replaced && r.replaceIfDead(ctx, term, id) {
+		case id := <-h.lost:
+			if term := h.raft.CurrentTerm(); term > replaced && h.replaceIfDead(ctx, term, id) {
 				replaced = term
 			}
 		case <-ctx.Done():
@@ -54,44 +54,44 @@ func (r *Replica) replaceDead(ctx context.Context) {
 // replaceIfDead asks a successor to stand for election if the replica is the term's master, as far as known
 // here, and its process has died. It reports whether it asked one. If it reached nobody, it may itself have
 // been cut off.
-func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (asked bool) {
+func (h *handOvers) replaceIfDead(ctx context.Context, term uint64, id string) (asked bool) {
 	unreplaced := func() bool { // no other replica leads or stands for election
-		_, leader := r.raft.LeaderWithID()
-		return string(leader) == id && r.raft.CurrentTerm() == term && ctx.Err() == nil
+		_, leader := h.raft.LeaderWithID()
+		return string(leader) == id && h.raft.CurrentTerm() == term && ctx.Err() == nil
 	}
 	if !unreplaced() {
 		return false
 	}
-	master, others, turn := r.survivors(id)
-	if len(others) == 0 || !r.isDead(ctx, master) {
+	master, others, turn := h.survivors(id)
+	if len(others) == 0 || !h.isDead(ctx, master) {
 		return false
 	}
 	pause(ctx, time.Duration(turn)*standTurn)
 	if !unreplaced() {
 		return false
 	}
-	successor, ok := longest(r.raft.LastIndex(), term, others, r.ask(ctx, others, surveyLimit))
+	successor, ok := longest(h.raft.LastIndex(), term, others, h.ask(ctx, others, surveyLimit))
 	if !ok || ctx.Err() != nil || !unreplaced() { // if this log is the longest, another replica asks this one in its turn
 		return false
 	}
-	r.log.Info("the master's process has died: another replica is asked to stand for election", "event", "master_died", "peer", id, "term", term, "successor", successor.ID)
-	if err := r.askToStand(successor); err != nil {
-		r.log.Debug("it did not hear of that; there is an election after the election timeout", "successor", successor.ID, "error", err)
+	h.log.Info("the master's process has died: another replica is asked to stand for election", "event", "master_died", "peer", id, "term", term, "successor", successor.ID)
+	if err := h.askToStand(successor); err != nil {
+		h.log.Debug("it did not hear of that; there is an election after the election timeout", "successor", successor.ID, "error", err)
 	}
 	return true
 }
 
 // survivors returns the voter with that id, the other voters, and this replica's turn. They are empty if this
 // replica has no vote.
-func (r *Replica) survivors(id string) (dead raft.Server, others []raft.Server, turn int) {
-	voters := slices.DeleteFunc(slices.Clone(r.servers()), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
+func (h *handOvers) survivors(id string) (dead raft.Server, others []raft.Server, turn int) {
+	voters := slices.DeleteFunc(slices.Clone(h.servers()), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
 	slices.SortFunc(voters, func(a, b raft.Server) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	member := false
 	for _, s := range voters {
 		switch {
 		case string(s.ID) == id:
 			dead = s
-		case string(s.ID) == r.cfg.ID:
+		case string(s.ID) == h.cfg.ID:
 			turn, member = len(others), true
 		default:
 			others = append(others, s)
@@ -103,9 +103,9 @@ func (r *Replica) survivors(id string) (dead raft.Server, others []raft.Server, 
 	return dead, others, turn
 }
 
-func (r *Replica) isDead(ctx context.Context, s raft.Server) bool {
+func (h *handOvers) isDead(ctx context.Context, s raft.Server) bool {
 	for range refusalTries {
-		if r.port.Refused(string(s.ID), string(s.Address)) {
+		if h.port.Refused(string(s.ID), string(s.Address)) {
 			return true
 		}
 		pause(ctx, refusalPause)

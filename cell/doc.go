@@ -14,17 +14,27 @@
 // applies them; the master observes the results and answers. Reads, lease grants and sequencer checks pass the
 // fence instead.
 //
-// This package starts all of it, in the order of Replica.start, and stops it in reverse. runEpochs makes a
-// master when Raft elects this replica.
+// Replica starts all of it, in the order of Replica.start, and stops it in reverse. Each of its parts has its own
+// state and follows Raft's elections, or observes:
+//
+//	epochs       makes a master when Raft elects this replica
+//	handOvers    passes the mastership on, also that of a master whose process has died
+//	membership   changes the cell's replicas, as the roster says
+//	checks       compares this replica with the others
+//	publisher    publishes where the replicas are
+//	backups      takes them
+//	credentials  reads certificates and the keys of tokens
+//
+// They know nothing of Replica, and little of each other. They stand on mastership, which says whether this replica
+// is the master, and on member below it: Raft as it runs here, and the other replicas as this one knows them.
 //
 // The rule it upholds: being master is having a master.Master. There is at most one, for the term in which this
 // replica leads Raft.
 //
 // # Concurrency
 //
-// Replica owns the goroutines that startRaft begins: runEpochs, which follows Raft's elections and owns one for each
-// epoch, and one for each thing that is watched or repeated (probes, the roster, the dead, contradictions, check
-// points, backups, space, certificates, tokens, the names of replicas). It also owns those of the servers; of
-// sniffer, which tells TLS from plain requests at the http port; of the log's queue; of a hand-over; and of the
-// packages below. Stop waits for all of them. Replica.mu guards few fields; nothing else is locked under it.
+// Replica owns the goroutines that startParts begins, one for each thing that its parts follow, watch or repeat;
+// epochs owns one for each epoch, and handOvers one for a hand-over. Replica also owns those of the servers; of
+// sniffer, which tells TLS from plain requests at the http port; of the log's queue; and of the packages below. Stop
+// waits for all of them. Replica.mu guards few fields; nothing else is locked under it.
 package cell

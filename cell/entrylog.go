@@ -7,7 +7,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/fsm"
-	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
@@ -45,14 +44,6 @@ func appendError(err error) error {
 		}
 	}
 	return &api.Error{Code: api.Uncertain, Message: "the change may or may not have been committed; a retry with the same request number finds out", Err: err}
-}
-
-func (r *Replica) entries() master.Log {
-	log := entryLog{r.raft, r.metrics.entrySized, r.times}
-	if r.cfg.proposeTo != nil {
-		return r.cfg.proposeTo(log)
-	}
-	return log
 }
 
 // entryTimes has the times of writing and applying the newest entries, for traces and log lines about slow

@@ -90,13 +90,13 @@ func (r *Replica) Rot(was, is string) error {
 }
 
 // Differing returns which replicas differ from this one, as far as it knows.
-func (r *Replica) Differing() []string { return r.comparison.Differing() }
+func (r *Replica) Differing() []string { return r.checks.comparison.Differing() }
 
 // Lie has a replica say to the others that it has another state than it has, at each check point.
 func (r *Replica) Lie() {
-	own := r.comparison.Own()
+	own := r.checks.comparison.Own()
 	r.port.AnswerProbes(func() peer.Report {
-		report := r.probeReport()
+		report := r.checks.probeReport()
 		if report.Check.Index > own.Index {
 			report.Check.Sum ^= 1
 		}
@@ -192,7 +192,7 @@ func Servers(r *Replica) map[string]string {
 
 // DialForGuest connects to a replica's client port as the console does for a visitor.
 func (r *Replica) DialForGuest(ctx context.Context, principal, address string) (net.Conn, error) {
-	return consoleDoor{r}.Dial(ctx, console.Guest{Principal: principal, Address: "192.0.2.7:1"}, address)
+	return consoleDoor{r.credentials}.Dial(ctx, console.Guest{Principal: principal, Address: "192.0.2.7:1"}, address)
 }
 
 // The checks of testbed, for the tests of this package.

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -77,8 +78,8 @@ func newHTTPServer(r *Replica) *http.Server {
 		served[e.path] = e.handler
 	}
 	var handler http.Handler = served
-	if r.console != nil {
-		handler = r.console.Beside(served)
+	if r.ports.console != nil {
+		handler = r.ports.console.Beside(served)
 	}
 	return &http.Server{
 		Handler: handler, DisableGeneralOptionsHandler: true, // "OPTIONS *" is not in the table either
@@ -128,6 +129,16 @@ func (r *Replica) Health() Health {
 	//mutant: h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID //by TestElectedAndUnableToTakeOver of ./cell
 	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID && h.Epoch == r.raft.CurrentTerm()
 	return h
+}
+
+// warning returns what needs an operator's attention soon: disk, certificates, token keys, differing replicas,
+// in this order. Everybody may read /readyz, so it names configuration keys; the log names the files.
+func (r *Replica) warning() string {
+	note := cmp.Or(r.space.Note(), r.credentials.warning())
+	if differ := r.checks.comparison.Differing(); len(differ) > 0 && note == "" {
+		note = "replicas that differ from this one, or did before they stopped: " + strings.Join(differ, ", ") + "; see the logs, and chubbyctl cell status"
+	}
+	return note
 }
 
 // maxHTTPConns limits the connections of the http port. A scrape or health check takes milliseconds.
@@ -214,8 +225,8 @@ const handshakeByte = 22
 // sniffer is the listener of an http port with certificates and a console. Connections that begin with a TLS
 // handshake are encrypted; others, of probes and Prometheus, are plain.
 //
-// Goroutines: one accepts, and each connection without a first byte has one, for httpHeaderTime at most. Close
-// ends them, and all connections; wait waits for them.
+// Goroutines, in work: one accepts, and each connection without a first byte has one, for httpHeaderTime at most.
+// Close ends them, and all connections.
 type sniffer struct {
 	*turnover
 	certificates *certs.Store
@@ -290,8 +301,6 @@ func (s *sniffer) Close() error {
 	}
 	return err
 }
-
-func (s *sniffer) wait() { s.work.Wait() }
 
 type sniffedConn struct {
 	net.Conn

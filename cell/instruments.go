@@ -3,6 +3,7 @@ package cell
 import (
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -89,6 +90,8 @@ type metrics struct {
 	proofs   prometheus.Histogram
 	unproven prometheus.Counter
 	sizes    prometheus.Histogram
+
+	auditErrors atomic.Int64 // acts that the audit log failed to record
 }
 
 func (m *metrics) proofEnded(took time.Duration, err error) {

@@ -32,7 +32,7 @@ func (cfg Config) listenAddresses() Addresses {
 	}
 }
 
-func (r *Replica) listen(ctx context.Context) error {
+func (r *member) listen(ctx context.Context) error {
 	where := r.cfg.listenAddresses()
 	for _, port := range []struct {
 		listener *net.Listener
@@ -53,7 +53,7 @@ func (r *Replica) listen(ctx context.Context) error {
 	return nil
 }
 
-func (r *Replica) listening() string {
+func (r *member) listening() string {
 	var list []string
 	for _, l := range []net.Listener{r.cfg.ClientListener, r.cfg.RaftListener, r.cfg.HTTPListener} {
 		if l != nil {
@@ -63,14 +63,8 @@ func (r *Replica) listening() string {
 	return strings.Join(list, " ")
 }
 
-// advertised returns the client address that this replica reports to others and to clients.
-func (r *Replica) advertised() string {
-	self, _ := r.cfg.self()
-	return cmp.Or(r.cfg.Advertise, self.Client)
-}
-
 // logStart logs in one line what has started, for readers who do not know the machine.
-func (r *Replica) logStart() {
+func (r *member) logStart() {
 	self, _ := r.cfg.self()
 	data, err := filepath.Abs(r.cfg.Data)
 	if err != nil {

@@ -184,7 +184,7 @@ func tooManyConnections(t *testing.T, all, each int, why string) {
 		flood = append(flood, conn)
 	}
 	testbed.Await(t, "the flood to be refused", func() bool { return counted(t, r, "chubby_client_connections_refused_total") >= 3*wire.MaxRefused })
-	if open, refused := r.conns.Count(), r.conns.Refused(); open != most || refused > wire.MaxRefused {
+	if open, refused := r.ports.conns.Count(), r.ports.conns.Refused(); open != most || refused > wire.MaxRefused {
 		t.Errorf("%d connections are open, and %d refused ones are kept", open, refused)
 	}
 	for _, conn := range open {

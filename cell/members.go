@@ -4,19 +4,53 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/audit"
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
 
+// member is this replica as one of its cell: Raft as it runs here, the stores and the network below it, and the
+// other replicas as this one knows them. Start fills it, each field before the goroutines that use it begin.
+type member struct {
+	cfg   Config
+	clock session.Clock
+	log   *slog.Logger // never waits until a line is written
+	fatal func(error)  // Replica.fail
+	audit *audit.Log   // nil if disabled
+
+	stores    *disk.Stores
+	space     *disk.Space
+	fsm       *fsm.FSM
+	raft      *raft.Raft
+	running   atomic.Pointer[raft.Raft] // raft, for goroutines that start before it
+	passport  *peer.Passport
+	port      *peer.Port
+	transport *peer.Transport
+	prober    *peer.Prober
+}
+
+// mastership says whether this replica is the master, and where the master is otherwise.
+type mastership struct {
+	*member
+	master  atomic.Pointer[master.Master] // nil unless this replica is the master
+	outages *outages
+}
+
 // bootstrap begins the cell in an empty data directory, or continues an interrupted bootstrap; with Join or
 // Spare it waits until the cell adds the replica.
-func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
+func (r *member) bootstrap(ctx context.Context, conf *raft.Config) error {
 	me := r.stores.Identity().Get()
 	if me.InCell() {
 		return nil
@@ -48,7 +82,7 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 }
 
 // bootstrapReport answers replicas that bootstrap or join, and the master that adds this one.
-func (r *Replica) bootstrapReport() peer.BootstrapReport {
+func (r *member) bootstrapReport() peer.BootstrapReport {
 	me := r.stores.Identity().Get()
 	self, _ := r.cfg.self()
 	return peer.BootstrapReport{
@@ -66,7 +100,7 @@ func (r *Replica) bootstrapReport() peer.BootstrapReport {
 
 // checkConfiguration compares the configured members with the cell's, which count. It rejects another address
 // of this replica: the others would not find it.
-func (r *Replica) checkConfiguration() error {
+func (r *member) checkConfiguration() error {
 	var has []identity.Member
 	for _, s := range r.stores.Configuration().Servers {
 		has = append(has, identity.Member{ID: string(s.ID), Raft: string(s.Address)})
@@ -96,10 +130,10 @@ func (r *Replica) checkConfiguration() error {
 
 // noteRoster records in the data directory which replicas joined and left. Raft's goroutine calls it, so the
 // record is durable before later entries are applied.
-func (r *Replica) noteRoster(now raftfsm.Roster) {
+func (r *member) noteRoster(now raftfsm.Roster) {
 	err := r.stores.Identity().Update(func(was *identity.Roster) *identity.Roster { return merged(was, now) })
 	if err != nil {
-		r.fail(fmt.Errorf("note the replicas of the cell in %s: %w", r.cfg.Data, err))
+		r.fatal(fmt.Errorf("note the replicas of the cell in %s: %w", r.cfg.Data, err))
 	}
 	r.port.Expel()
 }
@@ -138,7 +172,7 @@ func rosterOf(members []Member) []identity.Member {
 
 // servers returns the replicas of Raft's newest configuration, perhaps uncommitted; before Raft runs, those of
 // the log as opened.
-func (r *Replica) servers() []raft.Server {
+func (r *member) servers() []raft.Server {
 	running := r.running.Load()
 	if running == nil {
 		return r.stores.Configuration().Servers
@@ -147,13 +181,13 @@ func (r *Replica) servers() []raft.Server {
 }
 
 // others returns the replicas of Raft's newest configuration without this one.
-func (r *Replica) others() []raft.Server {
+func (r *member) others() []raft.Server {
 	// A clone: the list is Raft's own.
 	return slices.DeleteFunc(slices.Clone(r.servers()), func(s raft.Server) bool { return string(s.ID) == r.cfg.ID })
 }
 
 // ask returns the reports of replicas that arrive in time, by their IDs.
-func (r *Replica) ask(ctx context.Context, replicas []raft.Server, limit time.Duration) map[string]peer.Report {
+func (r *member) ask(ctx context.Context, replicas []raft.Server, limit time.Duration) map[string]peer.Report {
 	type answer struct {
 		id     string
 		report peer.Report
@@ -178,11 +212,11 @@ func (r *Replica) ask(ctx context.Context, replicas []raft.Server, limit time.Du
 	return reports
 }
 
-func (r *Replica) isConfigured(id string) bool {
+func (r *member) isConfigured(id string) bool {
 	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return string(s.ID) == id })
 }
 
-func (r *Replica) memberAt(address string) (id string, ok bool) {
+func (r *member) memberAt(address string) (id string, ok bool) {
 	for _, s := range r.servers() {
 		if string(s.Address) == address {
 			return string(s.ID), true
@@ -208,7 +242,7 @@ func (r *Replica) memberAt(address string) (id string, ok bool) {
 // newest configuration may have it, from an entry not applied yet. Or this replica follows no leader or an
 // unknown one, after a long absence: without newcomers it hears nothing, and the cell may lack a majority. With
 // a known leader, the log brings newcomers.
-func (r *Replica) mayBeNewcomer(id string) bool {
+func (r *member) mayBeNewcomer(id string) bool {
 	running := r.running.Load()
 	if running == nil || r.isConfigured(id) {
 		return true
@@ -217,7 +251,7 @@ func (r *Replica) mayBeNewcomer(id string) bool {
 	return r.stores.Identity().Get().KnownIncarnation(string(leader)) == ""
 }
 
-func (r *Replica) voters() (ids []string) {
+func (r *member) voters() (ids []string) {
 	for _, s := range r.servers() {
 		if s.Suffrage == raft.Voter {
 			ids = append(ids, string(s.ID))
@@ -226,26 +260,66 @@ func (r *Replica) voters() (ids []string) {
 	return ids
 }
 
-// levelProbeLimit is how long the master waits for a replica's feature level: a running one answers within
-// milliseconds.
-const levelProbeLimit = 2 * time.Second
+// advertised returns the client address that this replica reports to others and to clients.
+func (r *member) advertised() string {
+	self, _ := r.cfg.self()
+	return cmp.Or(r.cfg.Advertise, self.Client)
+}
 
-// Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
-func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
-	r := s.r
-	servers := r.servers() // before they are asked, so that nobody is listed who was not
-	reports := r.ask(ctx, r.others(), levelProbeLimit)
-	if ctx.Err() != nil {
-		return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
+// clientAddress returns where clients reach a replica, as it reported or as configured.
+func (r *member) clientAddress(id string) string {
+	if id == r.cfg.ID {
+		return r.advertised()
 	}
-	var list []api.MemberLevel
-	for _, server := range servers {
-		one := api.MemberLevel{ID: string(server.ID), MaxLevel: int(reports[string(server.ID)].MaxLevel)} // 0 of one that did not answer
-		if one.ID == r.cfg.ID {
-			one.MaxLevel = r.cfg.supports
+	if address := r.port.ClientAddress(id); address != "" {
+		return address
+	}
+	for _, m := range r.cfg.Members {
+		if m.ID == id {
+			return m.Client
 		}
-		list = append(list, one)
 	}
-	slices.SortFunc(list, func(a, b api.MemberLevel) int { return cmp.Compare(a.ID, b.ID) })
-	return list, nil
+	if m, ok := r.fsm.State().Roster.Find(id); ok {
+		return m.Client
+	}
+	return ""
+}
+
+// role returns the replica's role, in the words of cell status.
+func (r *mastership) role() string {
+	switch {
+	case r.master.Load() != nil:
+		return "master"
+	case r.raft.State() == raft.Follower:
+		return "replica"
+	}
+	return "candidate"
+}
+
+// leads reports whether this replica led Raft during the call, and in which term.
+func (r *mastership) leads() (term uint64, leads bool) {
+	term = r.raft.CurrentTerm()
+	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
+}
+
+// notMaster returns the error of a replica that is not the master, with the believed master.
+func (r *mastership) notMaster() error {
+	address, id := r.raft.LeaderWithID()
+	if id == "" || string(id) == r.cfg.ID {
+		if o := r.outages.now.Load(); o != nil {
+			return r.outages.refusal(o)
+		}
+		return api.Errorf(api.Unavailable, "replica %s knows of no master that serves; an election takes about a second: try again", r.cfg.ID)
+	}
+	master := r.clientAddress(string(id))
+	return &api.Error{
+		Code: api.NotMaster, Master: master,
+		Message: fmt.Sprintf("replica %s is not the master; it believes %s is, at %s (raft %s)", r.cfg.ID, id, master, address),
+	}
+}
+
+// masterAddress returns where clients reach the believed master; "" if none is known.
+func (r *mastership) masterAddress() string {
+	_, id := r.raft.LeaderWithID()
+	return r.clientAddress(string(id))
 }

@@ -16,7 +16,7 @@ import (
 
 func newMetrics(r *Replica) *metrics {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newGauges(r))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newGauges(r.mastership))
 	m := meter{promauto.With(registry)}
 	m.NewGauge(prometheus.GaugeOpts{
 		Namespace: "chubby", Name: "build_info", Help: "1; version is that of this replica, and level the newest feature level that it knows.",
@@ -25,20 +25,20 @@ func newMetrics(r *Replica) *metrics {
 	m.gauge("master", "1 while this replica is the master.", func() float64 { return oneIf(r.master.Load() != nil) })
 	m.gauge("ready", "1 while this replica serves as the master or knows a master that can, as /readyz says; 0 of one that is up and cut off from the others.", func() float64 { return oneIf(r.Health().Ready) })
 	m.counted("log_lines_dropped_total", "Log lines that could not be written as fast as they came.", func() float64 { return float64(r.logs.dropped.Load()) })
-	m.counted("audit_errors_total", "Acts of operators that could not be written to the audit log; they are in the replica's log. And how often its file could not be renamed.", func() float64 { return float64(r.auditErrors.Load()) })
+	m.counted("audit_errors_total", "Acts of operators that could not be written to the audit log; they are in the replica's log. And how often its file could not be renamed.", func() float64 { return float64(r.metrics.auditErrors.Load()) })
 	m.counted("trace_spans_lost_total", "Spans of traces that could not be sent to the collector (trace-endpoint) as fast as they came, or not at all.", r.cfg.Tracing.lost)
-	m.gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.Count()) })
-	m.gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.Held()) })
-	m.gauge("diverged_replicas", "Replicas known to have applied other entries than this one, or to have another state: 0, or see the log.", func() float64 { return float64(len(r.comparison.Differing())) })
-	m.gauge("client_certificate_not_after_timestamp_seconds", "When the certificate that clients are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.clientCerts) })
-	m.gauge("peer_certificate_not_after_timestamp_seconds", "When the certificate that other replicas are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.peerCerts) })
+	m.gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.ports.conns.Count()) })
+	m.gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.ports.conns.Held()) })
+	m.gauge("diverged_replicas", "Replicas known to have applied other entries than this one, or to have another state: 0, or see the log.", func() float64 { return float64(len(r.checks.comparison.Differing())) })
+	m.gauge("client_certificate_not_after_timestamp_seconds", "When the certificate that clients are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.credentials.clients) })
+	m.gauge("peer_certificate_not_after_timestamp_seconds", "When the certificate that other replicas are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.credentials.peers) })
 	m.gauge("authority_not_after_timestamp_seconds", "When the last of the authorities ends that tls-ca names, or of those that peer-tls-ca names, if that is sooner, in seconds since 1970; 0 without TLS.", func() float64 {
-		return firstOf((*certs.Store).AuthorityEnd, r.clientCerts, r.peerCerts)
+		return firstOf((*certs.Store).AuthorityEnd, r.credentials.clients, r.credentials.peers)
 	})
 	m.gauge("revocations_next_update_timestamp_seconds", "When the first of the revocation lists is to be replaced that tls-crl and peer-tls-crl name, in seconds since 1970; 0 without any.", func() float64 {
-		return firstOf((*certs.Store).RevocationsDue, r.clientCerts, r.peerCerts)
+		return firstOf((*certs.Store).RevocationsDue, r.credentials.clients, r.credentials.peers)
 	})
-	m.gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publishing.Load()) })
+	m.gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publisher.failures.Load()) })
 	m.gauge("backup_failures", "How often in succession this master could not take a backup (backup-to).", func() float64 { return float64(r.backups.failures.Load()) })
 	m.gauge("backup_timestamp_seconds", "When the last backup in backup-to was begun, as this master knows it, in seconds since 1970; 0 if it is none, or not the master.", func() float64 { return float64(r.backups.last.Load()) })
 	m.gauge("drill_timestamp_seconds", "When this replica, as the master, last left the cell without one because an operator asked for that (chubbyctl drill outage, chubbyctl drill failover --hard), in seconds since 1970; 0 if it has not since its start.", func() float64 { return float64(r.outages.last.Load()) })
@@ -82,7 +82,7 @@ func (r *Replica) contentsUsed() float64 {
 // gauges is a prometheus.Collector of values read together: what waits in the master, and how far the other
 // replicas are.
 type gauges struct {
-	replica *Replica
+	replica *mastership
 	backlog []backlogGauge
 	peers   *prometheus.Desc
 	quotas  *prometheus.Desc
@@ -102,12 +102,12 @@ type backlogGauge struct {
 	of   func(api.Backlog) int
 }
 
-func newGauges(r *Replica) *gauges {
+func newGauges(of *mastership) *gauges {
 	one := func(name, help string, of func(api.Backlog) int) backlogGauge {
 		return backlogGauge{desc: prometheus.NewDesc("chubby_"+name, help+" 0 if this replica is not the master.", nil, nil), of: of}
 	}
 	return &gauges{
-		replica: r,
+		replica: of,
 		backlog: []backlogGauge{
 			one("lock_requests_waiting", "Requests that wait for locks.", func(b api.Backlog) int { return b.Waiters }),
 			one("changes_waiting", "Names whose changes wait for clients to drop what they have cached.", func(b api.Backlog) int { return b.Changes }),

@@ -1,265 +1,46 @@
 package cell
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/cell/internal/console"
-	"github.com/chubbylock/chubby/cell/internal/disk"
-	"github.com/chubbylock/chubby/cell/internal/fsm"
-	"github.com/chubbylock/chubby/cell/internal/master"
-	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/cell/internal/wire"
-	"github.com/chubbylock/chubby/internal/certs"
-	"github.com/chubbylock/chubby/internal/tokens"
-	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
 
-// Replica is one running member of a cell. Its methods may be called from any goroutine.
+// Replica is one running member of a cell: what starts and stops. Its methods may be called from any goroutine.
 type Replica struct {
-	cfg   Config
-	clock session.Clock
-	begun session.Instant // when it started
-	log   *slog.Logger    // never waits until a line is written
-	logs  *logQueue
+	*mastership
+	logs    *logQueue
+	metrics *metrics
 
-	stores     *disk.Stores
-	space      *disk.Space
-	passport   *peer.Passport
-	absences   absences
-	comparison *peer.Comparison
-	reached    chan fsm.CheckPoint // the newest applied check point whose state is not hashed yet
-	leaving    atomic.Bool         // this replica may be about to stop, and contradicts nobody; see stopIfContradicted
-	port       *peer.Port
-	transport  *peer.Transport
-	prober     *peer.Prober
-	fsm        *fsm.FSM
-	raft       *raft.Raft
-	running    atomic.Pointer[raft.Raft] // raft, for goroutines that start before it
-	metrics    *metrics
-	times      *entryTimes
-	conns      *wire.Connections
-	clients    *wire.Server
-	http       *http.Server
-	console    *console.Console // nil if disabled
+	credentials *credentials
+	epochs      *epochs
+	handOvers   *handOvers
+	membership  *membership
+	checks      *checks
+	publisher   *publisher
+	backups     *backups
+	ports       ports
 
-	clientCerts, peerCerts *certs.Store                          // nil without encryption
-	tokens                 *tokens.Store                         // nil if disabled
-	audit                  *audit.Log                            // nil if disabled
-	auditErrors            atomic.Int64                          // acts that it failed to record
-	stuck                  atomic.Pointer[stuckChange]           // nil unless this is the master, and a change of the replicas is blocked
-	publishing             atomic.Int64                          // failed attempts to publish, in succession
-	backups                struct{ failures, last atomic.Int64 } // what takeBackups has done; last in seconds since 1970
-
-	master atomic.Pointer[master.Master] // nil unless this replica is the master
-
-	cancel      context.CancelCauseFunc // ends runEpochs
-	elections   chan bool               // Raft reports here that it leads, or no longer leads
-	epochsEnded chan struct{}           // closed when runEpochs has ended
-	lost        chan string             // replicas that closed a stream of their Raft messages; see replaceDead
-	handing     chan struct{}           // full during a hand-over; see Transfer
-	outages     outages
-	work        sync.WaitGroup // runEpochs and the servers
-	once        sync.Once      // the first of Stop and fail
-	left        raft.Future    // Raft's end; for the goroutine that stops the replica
-	started     chan struct{}  // closed when Start returns
-	done        chan struct{}
+	cancel  context.CancelCauseFunc // ends what startParts has started
+	work    sync.WaitGroup          // all of that, and the servers
+	once    sync.Once               // the first of Stop and fail
+	left    raft.Future             // Raft's end; for the goroutine that stops the replica
+	started chan struct{}           // closed when Start returns
+	done    chan struct{}
 
 	mu    sync.Mutex // guards the fields below
 	err   error      // why the replica stopped by itself
-	quiet func()     // silences the port; nil until there is one
+	quiet func()     // silences the port for replicas; nil until there is one
 }
 
-// Done is closed when the replica has stopped, by Stop or by itself.
-func (r *Replica) Done() <-chan struct{} { return r.done }
-
-// Log returns the replica's logger. It never waits for Config.Logger: it drops and counts lines that come too
-// fast, and writes nothing after the replica has stopped.
-func (r *Replica) Log() *slog.Logger { return r.log }
-
-// Err returns why the replica stopped by itself (a disk failure or stall); nil after Stop or while it runs.
-func (r *Replica) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
-}
-
-// stuckChange says why a change of the cell's replicas is blocked.
-type stuckChange struct{ id, why string }
-
-// Stop drains and stops the replica; a master first hands over, until ctx ends at most. It returns when
-// everything has ended, or an error some seconds after the end of ctx if something hangs in the disk.
-func (r *Replica) Stop(ctx context.Context) error {
-	go r.once.Do(func() { // left behind if it hangs: then the process has to end
-		r.handOver(ctx)
-		r.shutdown(ctx)
-		close(r.done)
-	})
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-	}
-	select {
-	case <-r.done:
-		return nil
-	case <-time.After(r.cfg.DiskStall + stopMargin):
-	}
-	return fmt.Errorf("stop replica %s: something of it does not end, most likely in the disk of %s; its process has to: %w",
-		r.cfg.ID, r.cfg.Data, cmp.Or(r.Err(), context.Cause(ctx)))
-}
-
-// stopMargin is what a stop may take, beyond the limit of disk stalls, after the end of Stop's context. By then
-// the watchdog has logged the reason.
-const stopMargin = 3 * time.Second
-
-// shutdown stops everything, from the clients down to the disk. The replica leaves Raft before it waits for
-// clients, since no other is elected while it leads.
-func (r *Replica) shutdown(ctx context.Context) {
-	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))
-	stopped := make(chan struct{})
-	r.console.Close() // or the clients' server would wait for it
-	go func() {
-		defer close(stopped)
-		r.clients.GracefulStop()
-	}()
-	r.leave()
-	select {
-	case <-stopped:
-	case <-ctx.Done():
-		r.clients.Close()
-		<-stopped
-	}
-	if r.http != nil {
-		if err := r.http.Close(); err != nil {
-			r.log.Warn("close the http port", "error", err)
-		}
-	}
-	r.release()
-	if r.Err() == nil {
-		r.noteEnd()
-	}
-	r.logs.close()
-}
-
-// noteEnd logs a requested end. fail logs why the replica ended by itself; Start returns why it could not
-// start.
-func (r *Replica) noteEnd(attrs ...slog.Attr) {
-	r.log.LogAttrs(context.Background(), slog.LevelInfo, "stopped", append(attrs, slog.String("event", "replica_stopped"))...)
-}
-
-// leave ends the epoch, Raft, and all connections to other replicas. It does not wait for Raft, and is
-// idempotent.
-func (r *Replica) leave() {
-	if r.cancel != nil {
-		r.cancel(errStopped)
-		r.awaitEpochsEnd()
-	}
-	if r.raft != nil && r.left == nil {
-		r.left = r.raft.Shutdown()
-	}
-	if r.transport != nil {
-		if err := r.transport.Close(); err != nil {
-			r.log.Warn("close raft's transport", "error", err)
-		}
-	}
-}
-
-func (r *Replica) release() {
-	r.leave()
-	if r.prober != nil {
-		r.prober.Close()
-	}
-	r.handing <- struct{}{} // waits for the last hand-over, and prevents others
-	if r.left != nil {
-		if err := r.left.Error(); err != nil {
-			r.log.Warn("stop raft", "error", err)
-		}
-	}
-	r.work.Wait()
-	r.audit.Close()
-	if r.stores != nil {
-		if err := r.stores.Close(); err != nil {
-			r.log.Warn("close the stores", "error", err)
-		}
-	}
-	for _, l := range []net.Listener{r.cfg.ClientListener, r.cfg.RaftListener, r.cfg.HTTPListener} {
-		if l != nil {
-			_ = l.Close() // its server has closed it, unless the replica never served
-		}
-	}
-}
-
-// awaitEpochsEnd waits for the end of the epoch before Raft shuts down. A stopping Raft may not answer
-// proposals, for which the proposer waits. A running Raft answers, at the latest when it has stepped down.
-func (r *Replica) awaitEpochsEnd() {
-	late := time.NewTimer(epochsEndLimit)
-	defer late.Stop()
-	select {
-	case <-r.epochsEnded:
-	case <-late.C: // Raft hangs, most likely in the disk
-	}
-}
-
-// epochsEndLimit is longer than Raft takes to step down, and shorter than failLimit.
-const epochsEndLimit = time.Second
-
-// errStopped is why an epoch ends when its replica stops.
-var errStopped = api.Errorf(api.Unavailable, "the replica is stopping")
-
-// fail ends a replica that cannot go on. The replica falls silent at once, so that the others elect a master,
-// and then stops.
-func (r *Replica) fail(err error) {
-	r.mu.Lock()
-	first := r.err == nil
-	if first {
-		r.err = err
-	}
-	r.mu.Unlock()
-	if !first {
-		return
-	}
-	r.log.Error("the replica cannot go on", "event", "replica_failed", "error", err)
-	r.silence()
-	go r.once.Do(func() {
-		defer close(r.done)
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			gone, cancel := context.WithCancel(context.Background())
-			cancel() // drain nothing
-			<-r.started
-			if r.clients != nil { // else Start has failed, and released everything
-				r.shutdown(gone)
-			}
-		}()
-		select {
-		case <-stopped:
-		case <-time.After(failLimit): // something hangs in the disk
-		}
-	})
-}
-
-// failLimit is how long a failed replica may take to stop. After that its process has to end, as a goroutine
-// may hang in the disk forever.
-const failLimit = 2 * time.Second
-
-// silence stops all messages and answers to the other replicas.
-func (r *Replica) silence() {
-	r.mu.Lock()
-	quiet := r.quiet
-	r.mu.Unlock()
-	if quiet != nil {
-		quiet()
-	}
+// ports are what serves clients and operators.
+type ports struct {
+	conns   *wire.Connections
+	clients *wire.Server
+	http    *http.Server
+	console *console.Console // nil if disabled
 }

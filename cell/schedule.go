@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -41,56 +42,61 @@ func backupTimes(cell string, id api.CellID, names []string) (times []int64) {
 	return times
 }
 
-// schedule takes backups for the master. The place knows the time of the last backup, so any master can
-// continue. One goroutine uses it.
+// backups takes them, as the master. The place knows the time of the last one, so any master can continue.
+type backups struct {
+	*mastership
+	failures, last atomic.Int64 // as in schedule, for the metrics
+}
+
+// schedule is what the goroutine that takes backups remembers while this replica is the master.
 type schedule struct {
 	known    bool  // the place was listed
-	last     int64 // time of the last backup, by the wall clock; 0: never
+	last     int64 // time of the last backup, in seconds since 1970; 0: never
 	failures int   // in succession
 	again    session.Instant
 }
 
-func (r *Replica) takeBackups(ctx context.Context) {
-	if r.cfg.Backups.Place == nil {
+func (b *backups) run(ctx context.Context) {
+	if b.cfg.Backups.Place == nil {
 		return
 	}
 	var s schedule
 	for range ticks(ctx, backupLookEvery) {
-		m := r.master.Load()
+		m := b.master.Load()
 		switch {
 		case m == nil:
 			s = schedule{}
-		case r.clock() >= s.again:
-			err := r.takeDueBackup(ctx, m, &s)
+		case b.clock() >= s.again:
+			err := b.takeDueBackup(ctx, m, &s)
 			if ctx.Err() != nil {
 				return
 			}
 			if err != nil {
 				pause := min(backupAgain<<min(s.failures, 10), maxBackupAgain)
-				s = schedule{failures: s.failures + 1, again: r.clock().Add(pause)}
-				r.log.Error("no backup could be taken", "event", "backup_fails", "place", r.cfg.Backups.Place.String(), "error", err, "retry_in", pause)
+				s = schedule{failures: s.failures + 1, again: b.clock().Add(pause)}
+				b.log.Error("no backup could be taken", "event", "backup_fails", "place", b.cfg.Backups.Place.String(), "error", err, "retry_in", pause)
 			}
 		}
-		r.backups.failures.Store(int64(s.failures))
-		r.backups.last.Store(s.last)
+		b.failures.Store(int64(s.failures))
+		b.last.Store(s.last)
 	}
 }
 
 // takeDueBackup takes a backup if it is due, and removes old ones.
-func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedule) error {
+func (b *backups) takeDueBackup(ctx context.Context, m *master.Master, s *schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, maxBackupTakes)
 	defer cancel()
-	every := int64(r.cfg.Backups.Every / time.Second)
-	now := r.cfg.Wall()
+	every := int64(b.cfg.Backups.Every / time.Second)
+	now := b.cfg.Wall()
 	if !s.known {
-		names, err := r.cfg.Backups.Place.List(ctx)
+		names, err := b.cfg.Backups.Place.List(ctx)
 		if err != nil {
 			return err
 		}
 		s.known = true
 		//mutant: /* nothing */ //by TestUnfinishedBackupsAreRemoved of ./cell
-		r.removeUnfinished(ctx, m.State().CellID, now, names)
-		for _, at := range backupTimes(r.cfg.Cell, m.State().CellID, names) {
+		b.removeUnfinished(ctx, m.State().CellID, now, names)
+		for _, at := range backupTimes(b.cfg.Cell, m.State().CellID, names) {
 			//mutant: if at > 0 { //by TestScheduledBackups of ./cell
 			if at < now+every { // else a master's clock was wrong
 				//mutant: _ = at //by TestScheduledBackups of ./cell
@@ -104,9 +110,9 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		return nil
 	}
 	id := m.State().CellID
-	name, begun := backupName(r.cfg.Cell, id, now), r.clock()
+	name, begun := backupName(b.cfg.Cell, id, now), b.clock()
 	var size countingWriter
-	err := r.cfg.Backups.Place.Create(ctx, name, func(w io.Writer) error {
+	err := b.cfg.Backups.Place.Create(ctx, name, func(w io.Writer) error {
 		size.w = w
 		return m.Inspector.Backups.Write(ctx, &size)
 	})
@@ -114,9 +120,9 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		return err
 	}
 	s.last, s.failures = now, 0
-	r.log.Info("a backup was taken", "event", "backup_taken", "place", r.cfg.Backups.Place.String(), "backup", name, "bytes", size.n, "took", r.clock().Sub(begun))
-	if err := r.removeOldBackups(ctx, id, now, every); err != nil {
-		r.log.Warn("backups that are not kept any more could not be removed", "place", r.cfg.Backups.Place.String(), "error", err)
+	b.log.Info("a backup was taken", "event", "backup_taken", "place", b.cfg.Backups.Place.String(), "backup", name, "bytes", size.n, "took", b.clock().Sub(begun))
+	if err := b.removeOldBackups(ctx, id, now, every); err != nil {
+		b.log.Warn("backups that are not kept any more could not be removed", "place", b.cfg.Backups.Place.String(), "error", err)
 	}
 	return nil
 }
@@ -130,40 +136,40 @@ func restoredSince(r *raftfsm.Restoration, last, now int64) bool {
 
 // removeOldBackups keeps the newest backups. It ignores dates far in the future: otherwise a wrong clock, or a
 // client that may only add files, could make it remove each new one.
-func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, now, every int64) error {
-	names, err := r.cfg.Backups.Place.List(ctx)
+func (b *backups) removeOldBackups(ctx context.Context, id api.CellID, now, every int64) error {
+	names, err := b.cfg.Backups.Place.List(ctx)
 	if err != nil {
 		return err
 	}
 	//mutant: /* nothing */ //by TestUnfinishedBackupsAreRemoved of ./cell
-	r.removeUnfinished(ctx, id, now, names)
-	//mutant: times := slices.DeleteFunc(backupTimes(r.cfg.Cell, id, names), func(at int64) bool { return at >= now+every && false }) //by TestScheduledBackups of ./cell
-	times := slices.DeleteFunc(backupTimes(r.cfg.Cell, id, names), func(at int64) bool { return at >= now+every })
-	for _, at := range times[:max(0, len(times)-r.cfg.Backups.Keep)] {
-		err = cmp.Or(err, r.cfg.Backups.Place.Remove(ctx, backupName(r.cfg.Cell, id, at)))
+	b.removeUnfinished(ctx, id, now, names)
+	//mutant: times := slices.DeleteFunc(backupTimes(b.cfg.Cell, id, names), func(at int64) bool { return at >= now+every && false }) //by TestScheduledBackups of ./cell
+	times := slices.DeleteFunc(backupTimes(b.cfg.Cell, id, names), func(at int64) bool { return at >= now+every })
+	for _, at := range times[:max(0, len(times)-b.cfg.Backups.Keep)] {
+		err = cmp.Or(err, b.cfg.Backups.Place.Remove(ctx, backupName(b.cfg.Cell, id, at)))
 	}
 	return err
 }
 
 // removeUnfinished removes unfinished files of this cell's backups, left by crashes. A backup takes at most
 // maxBackupTakes, and clocks may differ by as much.
-func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64, names []string) {
+func (b *backups) removeUnfinished(ctx context.Context, id api.CellID, now int64, names []string) {
 	for _, name := range names {
 		whole, hidden := strings.CutPrefix(name, ".")
 		end := strings.LastIndexByte(whole, '.')
 		if !hidden || end < 0 || end+1 == len(whole) || strings.Trim(whole[end+1:], "0123456789") != "" {
 			continue
 		}
-		for _, at := range backupTimes(r.cfg.Cell, id, []string{whole[:end]}) {
+		for _, at := range backupTimes(b.cfg.Cell, id, []string{whole[:end]}) {
 			//mutant: if at > now { //by TestUnfinishedBackupsAreRemoved of ./cell
 			if at > now-int64(2*maxBackupTakes/time.Second) {
 				continue
 			}
-			if err := r.cfg.Backups.Place.Remove(ctx, name); err != nil {
-				r.log.Warn("what is left of a backup that was not finished could not be removed", "place", r.cfg.Backups.Place.String(), "backup", name, "error", err)
+			if err := b.cfg.Backups.Place.Remove(ctx, name); err != nil {
+				b.log.Warn("what is left of a backup that was not finished could not be removed", "place", b.cfg.Backups.Place.String(), "backup", name, "error", err)
 				continue
 			}
-			r.log.Info("what was left of a backup that was not finished is removed", "place", r.cfg.Backups.Place.String(), "backup", name)
+			b.log.Info("what was left of a backup that was not finished is removed", "place", b.cfg.Backups.Place.String(), "backup", name)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/identity"
@@ -28,20 +30,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{
-		cfg:     cfg,
-		clock:   cfg.Clock,
-		begun:   cfg.Clock(),
-		lost:    make(chan string, 1),
-		handing: make(chan struct{}, 1),
-		outages: outages{asked: make(chan *outage)},
-		started: make(chan struct{}),
-		done:    make(chan struct{}),
-	}
-	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
-	r.cfg.Logger = r.log
-	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
-	r.metrics, r.times = newMetrics(r), &entryTimes{}
+	r := newReplica(cfg)
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
 		err = cmp.Or(r.Err(), err)
@@ -54,13 +43,36 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	return r, nil
 }
 
+// newReplica returns a replica that has opened nothing yet.
+func newReplica(cfg Config) *Replica {
+	m := &member{cfg: cfg, clock: cfg.Clock}
+	is := &mastership{member: m, outages: &outages{member: m, asked: make(chan *outage)}}
+	hands := &handOvers{mastership: is, handing: make(chan struct{}, 1), lost: make(chan string, 1)}
+	absent := &absences{}
+	r := &Replica{
+		mastership:  is,
+		credentials: &credentials{member: m},
+		epochs:      &epochs{mastership: is, begun: cfg.Clock(), elections: make(chan bool, 64), ended: make(chan struct{})},
+		handOvers:   hands,
+		membership:  &membership{mastership: is, handOvers: hands, absences: absent},
+		checks:      &checks{mastership: is, absences: absent, reached: make(chan fsm.CheckPoint, 1)},
+		publisher:   &publisher{mastership: is},
+		backups:     &backups{mastership: is},
+		started:     make(chan struct{}),
+		done:        make(chan struct{}),
+	}
+	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
+	r.cfg.Logger, r.fatal = r.log, r.fail
+	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
+	r.metrics = newMetrics(r)
+	r.epochs.metrics, r.epochs.times = r.metrics, &entryTimes{}
+	return r
+}
+
 // start builds the replica from the disk up. If it fails, release undoes what it did.
 func (r *Replica) start(ctx context.Context) error {
 	r.log.Info("starting", "event", "replica_starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
-	if err := r.openCertificates(); err != nil {
-		return err
-	}
-	if err := r.openTokens(ctx); err != nil {
+	if err := r.credentials.open(ctx); err != nil {
 		return err
 	}
 	if err := r.openAudit(); err != nil {
@@ -84,6 +96,22 @@ func (r *Replica) start(ctx context.Context) error {
 	return nil
 }
 
+func (r *Replica) openAudit() error {
+	a := r.cfg.Audit
+	if a.File == "" {
+		return nil
+	}
+	var err error
+	r.audit, err = audit.Open(audit.Config{
+		Cell: r.cfg.Cell, Replica: r.cfg.ID, File: a.File, Size: int64(a.MiB) << 20, Files: a.Files,
+		Wall: r.cfg.Wall, Clock: r.clock, Logger: r.log, Failed: func() { r.metrics.auditErrors.Add(1) },
+	})
+	if err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "start", Message: err.Error() + "; audit-file names it", Err: err}
+	}
+	return nil
+}
+
 func (r *Replica) storeOptions() disk.Options {
 	return disk.Options{
 		Cell:    r.cfg.Cell,
@@ -96,7 +124,7 @@ func (r *Replica) storeOptions() disk.Options {
 		Clock:   r.clock,
 		Appended: func(a disk.Appended) {
 			r.metrics.appends.Observe(a.To.Sub(a.From).Seconds())
-			r.times.noteAppended(a)
+			r.epochs.times.noteAppended(a)
 		},
 		Bootstrap: r.cfg.Bootstrap || r.cfg.Join || r.cfg.Spare,
 	}
@@ -116,10 +144,10 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		Listen:    r.cfg.RaftListener,
 		MemberAt:  r.memberAt,
 		Connect:   r.cfg.Dial,
-		Lost:      r.noteLost,
+		Lost:      r.handOvers.noteLost,
 		Logger:    r.log,
 
-		Certificates: r.peerCerts,
+		Certificates: r.credentials.peers,
 	})
 	raftLog := peer.NewRaftLog(r.log, r.clock, r.memberAt)
 	r.transport = peer.NewTransport(r.port, raftLog)
@@ -135,16 +163,14 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		}
 		r.fail(err)
 	})
-	r.reached = make(chan fsm.CheckPoint, 1)
-	r.fsm.OnCheckPoint(r.noteCheckPoint)
+	r.fsm.OnCheckPoint(r.checks.noteCheckPoint)
 	r.fsm.OnApplied(r.clock, func(a fsm.Applied) {
 		r.metrics.applies.Observe(a.To.Sub(a.From).Seconds())
-		r.times.noteApplied(a)
+		r.epochs.times.noteApplied(a)
 	})
-	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
-	r.prober = peer.NewProber(r.port, r.clock, r.noteReport)
-	r.elections = make(chan bool, 64)
-	conf := r.raftConfig(r.elections)
+	r.checks.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
+	r.prober = peer.NewProber(r.port, r.clock, r.checks.noteReport)
+	conf := r.raftConfig()
 	conf.Logger = raftLog
 	if err := r.bootstrap(ctx, conf); err != nil {
 		return err
@@ -161,35 +187,32 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
 			"allowed", most, "wanted", r.cfg.MaxConnections)
 	}
-	r.conns = wire.NewConnections(wire.Bounds{
+	r.ports.conns = wire.NewConnections(wire.Bounds{
 		Connections: most, PerAddress: r.cfg.MaxConnectionsPerAddress, Memory: int64(r.cfg.ClientMemoryMiB) << 20,
 		Rates: wire.Rates{
 			Calls: r.cfg.MaxCallsPerPrincipal, Sessions: r.cfg.MaxNewSessionsPerPrincipal,
 			CallsPerAddress: r.cfg.MaxCallsPerAddress, HandshakesPerAddress: r.cfg.MaxHandshakesPerAddress,
 		},
 	}, wire.Told{Refused: r.metrics.refusals.Inc, Shed: r.metrics.shed.Inc, Late: r.metrics.late.Inc}, r.log)
-	r.port.AnswerProbes(r.probeReport)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	r.cancel = cancel
-	r.epochsEnded = make(chan struct{})
-	r.work.Go(func() {
-		defer close(r.epochsEnded)
-		r.runEpochs(ctx, r.elections)
-	})
-	r.work.Go(func() { r.probeOthers(ctx) })
-	r.work.Go(func() { r.hashCheckPoints(ctx) })
-	r.work.Go(func() { r.watchContradictions(ctx) })
-	r.work.Go(func() { r.replaceDead(ctx) })
-	r.work.Go(func() { r.followRoster(ctx) })
-	r.work.Go(func() { r.publishReplicas(ctx) })
-	r.work.Go(func() { r.takeBackups(ctx) })
-	r.work.Go(func() { r.space.Watch(ctx) })
-	r.work.Go(func() { r.watchCertificates(ctx) })
-	r.work.Go(func() { r.watchTokens(ctx) })
+	r.port.AnswerProbes(r.checks.probeReport)
+	r.startParts()
 	return nil
 }
 
-func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
+// startParts starts the goroutines of what follows Raft and its elections, or observes.
+func (r *Replica) startParts() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r.cancel = cancel
+	for _, run := range []func(context.Context){
+		r.epochs.run, r.checks.probeOthers, r.checks.hashCheckPoints, r.checks.watchContradictions, r.handOvers.replaceDead,
+		r.membership.followRoster, r.publisher.run, r.backups.run, r.space.Watch,
+		func(ctx context.Context) { r.credentials.watchCertificates(ctx, r.ports.conns) }, r.credentials.watchTokens,
+	} {
+		r.work.Go(func() { run(ctx) })
+	}
+}
+
+func (r *Replica) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(r.cfg.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
@@ -197,14 +220,14 @@ func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
 	conf.SnapshotThreshold = 4096
 	conf.SnapshotInterval = 30 * time.Second
 	conf.TrailingLogs = 2 * conf.SnapshotThreshold // for replicas slightly behind; see failStopLogs.DeleteRange
-	conf.NotifyCh = elections
+	conf.NotifyCh = r.epochs.elections
 	conf.NoLegacyTelemetry = true
 	return conf
 }
 
 // serve starts the servers for clients and for operators.
 func (r *Replica) serve() {
-	r.clients = wire.NewServer(wire.Config{
+	r.ports.clients = wire.NewServer(wire.Config{
 		Cell:               r.cfg.Cell,
 		ID:                 r.cfg.ID,
 		Replica:            served{r},
@@ -216,26 +239,26 @@ func (r *Replica) serve() {
 		InsecurePrincipals: r.cfg.InsecurePrincipals,
 	})
 	r.work.Go(func() {
-		if err := r.clients.Serve(r.listener()); err != nil {
+		if err := r.ports.clients.Serve(r.credentials.listener(r.ports.conns)); err != nil {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})
 	if r.cfg.HTTPListener == nil {
 		return
 	}
-	r.console = newConsole(r)
-	r.http = newHTTPServer(r)
+	r.ports.console = newConsole(r.credentials)
+	r.ports.http = newHTTPServer(r)
 	r.work.Go(func() { r.serveHTTP(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}) })
 }
 
 func (r *Replica) serveHTTP(t *turnover) {
 	var l net.Listener = t
-	if r.console != nil && r.clientCerts != nil {
-		s := newSniffer(t, r.clientCerts)
-		defer s.wait()
+	if r.ports.console != nil && r.credentials.clients != nil {
+		s := newSniffer(t, r.credentials.clients)
+		defer s.work.Wait()
 		l = s
 	}
-	if err := r.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := r.ports.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		r.log.Error("the http port is closed", "error", err)
 		_ = l.Close() // it may be closed already
 	}

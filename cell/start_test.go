@@ -144,12 +144,13 @@ func TestWhatAnErrorOfTheLogMeans(t *testing.T) {
 func TestStopEndsThoughTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
+		is := &mastership{member: &member{cfg: Config{ID: "r1", Data: "d"}}}
 		r := &Replica{
-			cfg: Config{ID: "r1", Data: "d"}, handing: make(chan struct{}, 1), epochsEnded: make(chan struct{}), done: make(chan struct{}),
-			cancel: func(error) {}, clients: wire.NewServer(wire.Config{}),
+			mastership: is, handOvers: &handOvers{mastership: is, handing: make(chan struct{}, 1)}, epochs: &epochs{ended: make(chan struct{})},
+			done: make(chan struct{}), cancel: func(error) {}, ports: ports{clients: wire.NewServer(wire.Config{})},
 		}
 		r.logs, r.log = newLogQueue(slog.New(slog.DiscardHandler))
-		close(r.epochsEnded)
+		close(r.epochs.ended)
 		r.work.Go(func() { <-hangs })
 		late := errors.New("it is late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, late)
@@ -214,14 +215,14 @@ func TestDiskStallHasBounds(t *testing.T) {
 		if err := cfg.Check(); (err == nil) != ok {
 			t.Errorf("%v: %v", stall, err)
 		}
-		equal(t, (&Replica{cfg: cfg, log: slog.New(slog.DiscardHandler)}).storeOptions().Stall, stall, "the stores are opened with %v")
+		equal(t, (&Replica{mastership: &mastership{member: &member{cfg: cfg, log: slog.New(slog.DiscardHandler)}}}).storeOptions().Stall, stall, "the stores are opened with %v")
 	}
 }
 
 // A replica that hangs in its disk is given up only after the watch over the disk has said why.
 func TestStopOutlastsADiskThatStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &Replica{cfg: Config{ID: "r1", Data: "x", DiskStall: MaxDiskStall}, done: make(chan struct{})}
+		r := &Replica{mastership: &mastership{member: &member{cfg: Config{ID: "r1", Data: "x", DiskStall: MaxDiskStall}}}, done: make(chan struct{})}
 		r.once.Do(func() {}) // what Stop does hangs
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -239,7 +240,7 @@ func TestDivergenceIsNoticed(t *testing.T) {
 		replicas := startCell(t, 3)
 		testbed.Pass(2 * compareEvery)
 		for id, r := range replicas {
-			if n := len(r.comparison.Differing()); n != 0 {
+			if n := len(r.checks.comparison.Differing()); n != 0 {
 				t.Errorf("%s differs from %d replicas", id, n)
 			}
 		}
@@ -263,7 +264,7 @@ func TestDivergenceIsNoticed(t *testing.T) {
 		}
 		testbed.Pass(2 * compareEvery)
 		for id, want := range map[string]int{"r1": 1, "r2": 2, "r3": 1} {
-			if n := len(replicas[id].comparison.Differing()); n != want {
+			if n := len(replicas[id].checks.comparison.Differing()); n != want {
 				t.Errorf("%s sees %d replicas that differ, want %d", id, n, want)
 			}
 		}
@@ -306,14 +307,14 @@ func TestWhoIsContradictedTellsTheOthers(t *testing.T) {
 			damage(t, replicas[wrong])
 			replicas[masterOf(replicas)].master.Load().Inspector.CheckPoints.Soon()
 			for seconds := 0; replicas[wrong].Err() == nil; seconds++ {
-				replicas[wrong].askForChecks(t.Context()) // as a master does all the time, to prove that it is the master
+				replicas[wrong].checks.askForChecks(t.Context()) // as a master does all the time, to prove that it is the master
 				if testbed.Pass(time.Second); seconds > 60 {
 					t.Fatal("it does not stop")
 				}
 			}
 			<-replicas[wrong].Done()
 			for id, r := range replicas {
-				if got := r.comparison.Differing(); id != wrong && !slices.Equal(got, []string{wrong}) {
+				if got := r.checks.comparison.Differing(); id != wrong && !slices.Equal(got, []string{wrong}) {
 					t.Errorf("%s has heard of a difference from %v", id, got)
 				}
 			}
@@ -324,7 +325,7 @@ func TestWhoIsContradictedTellsTheOthers(t *testing.T) {
 // damage changes a bit of the state in the memory of a replica, as a faulty module of it would: no entry of the log says so.
 func damage(t *testing.T, r *Replica) {
 	t.Helper()
-	if r.comparison.Own().Index == 0 { // it also waits for who has read the state to hash it
+	if r.checks.comparison.Own().Index == 0 { // it also waits for who has read the state to hash it
 		t.Fatal("there was no check point")
 	}
 	r.fsm.State().Secret[0] ^= 1      // of no other replica, and of all later states of this one
@@ -338,7 +339,7 @@ func TestWhoMayLeaveContradictsNobody(t *testing.T) {
 		replicas := startCell(t, 3)
 		hasCheckPoint(replicas)
 		r1, r2 := replicas["r1"], replicas["r2"]
-		own, others := r1.comparison.Checks()
+		own, others := r1.checks.comparison.Checks()
 		if own.Index == 0 || others["r2"] != own || others["r3"] != own {
 			t.Fatalf("after a check point the checks are %+v and %+v", own, others)
 		}
@@ -346,12 +347,12 @@ func TestWhoMayLeaveContradictsNobody(t *testing.T) {
 		if by, _ := peer.Contradicted(own, others, r1.voters()); len(by) != 2 {
 			t.Fatalf("contradicted by %v", by)
 		}
-		r2.leaving.Store(true)
-		if r1.stopIfContradicted(t.Context(), own) || r1.Err() != nil || r1.leaving.Load() {
+		r2.checks.leaving.Store(true)
+		if r1.checks.stopIfContradicted(t.Context(), own) || r1.Err() != nil || r1.checks.leaving.Load() {
 			t.Fatalf("it stops because of one that may be leaving: %v", r1.Err())
 		}
-		r2.leaving.Store(false)
-		failIf(t, !r1.stopIfContradicted(t.Context(), own) || r1.Err() == nil || !r1.leaving.Load(), "it does not stop")
+		r2.checks.leaving.Store(false)
+		failIf(t, !r1.checks.stopIfContradicted(t.Context(), own) || r1.Err() == nil || !r1.checks.leaving.Load(), "it does not stop")
 		<-r1.Done()
 	})
 }

@@ -1,18 +1,24 @@
 package cell
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
+	"runtime/pprof"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/common/expfmt"
 )
 
 // served is a replica as its services see it; see wire.Replica.
@@ -89,13 +95,13 @@ func (s served) Status() api.Status {
 	if r.master.Load() != nil {
 		counts := state.Tree.Counts()
 		status.Sessions, status.Nodes, status.Locks = uint64(state.Sessions.Len()), uint64(counts.Nodes), uint64(counts.Locks)
-		status.Acts = r.actsUnderWay(state)
+		status.Acts = s.actsUnderWay(state)
 	}
 	return status
 }
 
 // actsUnderWay returns the acts of several steps in progress, each of which blocks others.
-func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []api.Act) {
+func (s served) actsUnderWay(state *raftfsm.State) (acts []api.Act) {
 	if by, sealed := state.Restoring(); by != 0 {
 		act := api.Act{Kind: "restore", Session: by, SinceUnix: state.RestoringSince(), Sealed: sealed}
 		if one, ok := state.Sessions.Get(by); ok {
@@ -108,7 +114,7 @@ func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []api.Act) {
 	}
 	if one, busy := state.Roster.Unsettled(); busy {
 		act := api.Act{Kind: one.Phase.String(), Replica: one.ID, Principal: state.Roster.Author, SinceUnix: state.Roster.SinceUnix}
-		if stuck := r.stuck.Load(); stuck != nil && stuck.id == one.ID {
+		if stuck := s.r.membership.stuck.Load(); stuck != nil && stuck.id == one.ID {
 			act.Waits = stuck.why
 		}
 		acts = append(acts, act)
@@ -146,7 +152,7 @@ func (s served) Members() ([]api.Member, error) {
 	for _, m := range waiting {
 		list = append(list, api.Member{ID: m.ID, Raft: m.Raft, Client: m.Client, HTTP: m.HTTP, Phase: m.Phase.String()})
 	}
-	if stuck := s.r.stuck.Load(); stuck != nil {
+	if stuck := s.r.membership.stuck.Load(); stuck != nil {
 		for i := range list {
 			if list[i].ID == stuck.id && list[i].Phase != "" {
 				list[i].Waits = stuck.why
@@ -163,71 +169,117 @@ func (s served) Transfer(ctx context.Context, to string) (string, error) {
 	if to == s.r.cfg.ID {
 		return to, nil
 	}
-	return s.r.successor(ctx), nil
+	return s.r.handOvers.successor(ctx), nil
 }
 
-// role returns the replica's role, in the words of cell status.
-func (r *Replica) role() string {
-	switch {
-	case r.master.Load() != nil:
-		return "master"
-	case r.raft.State() == raft.Follower:
-		return "replica"
+func (s served) Vacate(ctx context.Context, m *master.Master, ask wire.Outage) error {
+	if _, err := s.r.handOvers.successors(""); err != nil {
+		return err
 	}
-	return "candidate"
-}
-
-// Version returns the version of this build: the module's, or "devel".
-func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
+	o := &outage{Outage: ask, unwanted: ctx.Done(), ended: make(chan struct{})}
+	select {
+	case s.r.outages.asked <- o:
+		<-o.ended // when ctx or ask.Length has ended, and the election timeouts
+		return nil
+	case <-m.Context().Done():
+		return s.r.notMaster()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return "devel"
 }
 
-// leads reports whether this replica led Raft during the call, and in which term.
-func (r *Replica) leads() (term uint64, leads bool) {
-	term = r.raft.CurrentTerm()
-	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
-}
+// levelProbeLimit is how long the master waits for a replica's feature level: a running one answers within
+// milliseconds.
+const levelProbeLimit = 2 * time.Second
 
-// notMaster returns the error of a replica that is not the master, with the believed master.
-func (r *Replica) notMaster() error {
-	address, id := r.raft.LeaderWithID()
-	if id == "" || string(id) == r.cfg.ID {
-		if o := r.outages.now.Load(); o != nil {
-			return r.outageError(o)
+// Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
+func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
+	r := s.r
+	servers := r.servers() // before they are asked, so that nobody is listed who was not
+	reports := r.ask(ctx, r.others(), levelProbeLimit)
+	if ctx.Err() != nil {
+		return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
+	}
+	var list []api.MemberLevel
+	for _, server := range servers {
+		one := api.MemberLevel{ID: string(server.ID), MaxLevel: int(reports[string(server.ID)].MaxLevel)} // 0 of one that did not answer
+		if one.ID == r.cfg.ID {
+			one.MaxLevel = r.cfg.supports
 		}
-		return api.Errorf(api.Unavailable, "replica %s knows of no master that serves; an election takes about a second: try again", r.cfg.ID)
+		list = append(list, one)
 	}
-	master := r.clientAddress(string(id))
-	return &api.Error{
-		Code: api.NotMaster, Master: master,
-		Message: fmt.Sprintf("replica %s is not the master; it believes %s is, at %s (raft %s)", r.cfg.ID, id, master, address),
-	}
+	slices.SortFunc(list, func(a, b api.MemberLevel) int { return cmp.Compare(a.ID, b.ID) })
+	return list, nil
 }
 
-// masterAddress returns where clients reach the believed master; "" if none is known.
-func (r *Replica) masterAddress() string {
-	_, id := r.raft.LeaderWithID()
-	return r.clientAddress(string(id))
+// MayLeave implements wire.Replica. It accepts replicas outside the cell, and the last one: the log rejects
+// those.
+func (s served) MayLeave(ctx context.Context, id string, joined bool) error {
+	roster := s.r.fsm.State().Roster
+	if one, known := roster.Find(id); !s.r.isConfigured(id) || known && one.Phase != raftfsm.Settled {
+		return nil
+	}
+	voters, answer := s.r.membership.wouldStay(ctx, id, s.r.servers())
+	if joined {
+		voters, answer = voters+1, answer+1
+	}
+	if voters > 0 && answer <= voters/2 {
+		return &refusal.Refusal{Cause: refusal.MemberNeeded, Path: id, Used: int64(answer), Allowed: int64(voters)}
+	}
+	return nil
 }
 
-// clientAddress returns where clients reach a replica, as it reported or as configured.
-func (r *Replica) clientAddress(id string) string {
-	if id == r.cfg.ID {
-		return r.advertised()
+func (s served) Newcomer(_ context.Context, id, address string) (raftfsm.Member, int, error) {
+	if s.r.isConfigured(id) {
+		return raftfsm.Member{}, 0, &refusal.Refusal{Cause: refusal.MemberUsed, Path: id}
 	}
-	if address := r.port.ClientAddress(id); address != "" {
-		return address
+	report, err := s.r.port.AskBootstrap(identity.Member{ID: id, Raft: address})
+	if err != nil {
+		return raftfsm.Member{}, 0, &api.Error{Code: api.Unavailable, Err: err, Message: "replica " + id + " does not answer at " + address + " as one that waits to be added: start it with --join, and see its log: " + err.Error()}
 	}
-	for _, m := range r.cfg.Members {
-		if m.ID == id {
-			return m.Client
+	if !report.Joins {
+		return raftfsm.Member{}, 0, api.Errorf(api.InvalidArgument, "replica %s does not wait to be added: start it with --join, on an empty data directory", id)
+	}
+	return raftfsm.Member{ID: id, Raft: address, Client: report.Client, HTTP: report.HTTP, Incarnation: report.Incarnation}, report.MaxLevel, nil
+}
+
+func (s served) Founders() (founders []raftfsm.Member) {
+	for _, server := range s.r.servers() {
+		founders = append(founders, raftfsm.Member{ID: string(server.ID), Raft: string(server.Address)})
+	}
+	return founders
+}
+
+// debugParts returns the parts of a replica's fault report. Parts that are in Config.Debug come from there.
+func debugParts() []string { return []string{"metrics", "goroutines", "log", "config"} }
+
+func (s served) Debug(principal, part string) ([]byte, error) {
+	if err := s.r.fsm.State().PermitOperator(principal); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(debugParts(), part) {
+		return nil, api.Errorf(api.InvalidArgument, "%.40q is none of %s", part, strings.Join(debugParts(), ", "))
+	}
+	var text bytes.Buffer
+	switch part {
+	case "metrics":
+		families, err := s.r.metrics.registry.Gather()
+		for _, f := range families {
+			if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+				return nil, api.Errorf(api.Unavailable, "the metrics could not be written: %v", err)
+			}
+		}
+		if err != nil {
+			return nil, api.Errorf(api.Unavailable, "the metrics could not be gathered: %v", err)
+		}
+	case "goroutines":
+		if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil { // groups goroutines with the same stack
+			return nil, api.Errorf(api.Unavailable, "the goroutines could not be written: %v", err)
+		}
+	default:
+		if own := s.r.cfg.Debug[part]; own != nil {
+			return own(), nil
 		}
 	}
-	if m, ok := r.fsm.State().Roster.Find(id); ok {
-		return m.Client
-	}
-	return ""
+	return text.Bytes(), nil
 }

@@ -149,11 +149,11 @@ func TestOneHandOverAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)
 		r := replicas[masterOf(replicas)]
-		r.handing <- struct{}{} // as while the first runs
+		r.handOvers.handing <- struct{}{} // as while the first runs
 		if err := r.Transfer(t.Context(), ""); api.CodeOf(err) != api.Unavailable || r.master.Load() == nil {
 			t.Errorf("a second hand-over: %v", err)
 		}
-		<-r.handing
+		<-r.handOvers.handing
 		report(t, r.Transfer(t.Context(), ""), "after the first")
 	})
 }
@@ -166,7 +166,7 @@ func TestOldNewsBeginNoEpoch(t *testing.T) {
 		r := replicas["r1"]
 		m := r.master.Load()
 		for _, news := range []bool{false, true, true, false, true} {
-			r.elections <- news // as of an old election: it is still the leader
+			r.epochs.elections <- news // as of an old election: it is still the leader
 		}
 		testbed.Pass(time.Second)
 		if now := r.master.Load(); now != m || m.Context().Err() != nil {

@@ -16,37 +16,40 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Transfer hands the mastership over to the replica with that id; if it is empty, to the first found running
-// with a complete log. It returns once this replica is deposed; as a rule the other wins within milliseconds.
-// Sessions do not notice. Only one hand-over runs at a time. Errors: NotMaster; InvalidArgument for an unknown
-// id; Unavailable if nothing was done (no answer, an incomplete log, another hand-over); Uncertain if the other
-// was asked to take over and has not done so.
+// handOvers passes the mastership on: this replica's to another, and that of a master whose process has died.
 //
-// Transfer does not use Raft's own LeadershipTransfer. That rejects every change until two of its calls have
+// It does not use Raft's own LeadershipTransfer. That rejects every change until two of its calls have
 // returned. A target that is down or stops can delay them, even into this replica's next term (hashicorp/raft
 // issue 696). Instead the proposer pauses, and the target is asked to stand for election, as by Raft. If it
 // does not win, the proposer resumes.
-func (r *Replica) Transfer(ctx context.Context, to string) error {
+type handOvers struct {
+	*mastership
+	handing chan struct{} // full during a hand-over
+	lost    chan string   // replicas that closed a stream of their Raft messages; see replaceDead
+}
+
+// begin does the work of Replica.Transfer.
+func (h *handOvers) begin(ctx context.Context, to string) error {
 	select {
-	case r.handing <- struct{}{}:
-		return r.transfer(ctx, to)
+	case h.handing <- struct{}{}:
+		return h.transfer(ctx, to)
 	default:
 		return api.Errorf(api.Unavailable, "the mastership is being handed over already; see chubbyctl cell status, and try again")
 	}
 }
 
-// transfer does Transfer's work for a caller that has filled r.handing, and empties it at the end.
-func (r *Replica) transfer(ctx context.Context, to string) error {
-	done := func() { <-r.handing }
-	m := r.master.Load()
-	if m == nil || to == r.cfg.ID { // nothing to do
+// transfer hands over for a caller that has filled handing, and empties it at the end.
+func (h *handOvers) transfer(ctx context.Context, to string) error {
+	done := func() { <-h.handing }
+	m := h.master.Load()
+	if m == nil || to == h.cfg.ID { // nothing to do
 		defer done()
 		if m == nil {
-			return r.notMaster()
+			return h.notMaster()
 		}
 		return nil
 	}
-	successors, err := r.successors(to)
+	successors, err := h.successors(to)
 	if err != nil {
 		defer done()
 		return err
@@ -54,28 +57,28 @@ func (r *Replica) transfer(ctx context.Context, to string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.Context(), func() { cancel(errDeposed) })()
-	target, err := r.awaitCaughtUp(ctx, uint64(m.Epoch()), successors, transferProbeLimit)
+	target, err := h.awaitCaughtUp(ctx, uint64(m.Epoch()), successors, transferProbeLimit)
 	if err != nil {
 		defer done()
-		return r.transferred(m, err)
+		return h.transferred(m, err)
 	}
 	resume, err := m.Pause(ctx)
 	if err != nil {
 		defer done()
-		return r.transferred(m, err)
+		return h.transferred(m, err)
 	}
 	defer resume()
 	// The entries just proposed have to reach the target, or it would lose.
-	if target, err = r.awaitCaughtUp(ctx, uint64(m.Epoch()), []raft.Server{target}, r.cfg.ElectionTimeout); err != nil {
+	if target, err = h.awaitCaughtUp(ctx, uint64(m.Epoch()), []raft.Server{target}, h.cfg.ElectionTimeout); err != nil {
 		defer done()
-		return r.transferred(m, err)
+		return h.transferred(m, err)
 	}
 	asked := make(chan error, 1)
 	go func() { // ends when the target has answered, or the transport is closed; release waits for it
 		defer done()
-		asked <- r.askToStand(target)
+		asked <- h.askToStand(target)
 	}()
-	return r.transferred(m, r.awaitDeposed(ctx, target, asked))
+	return h.transferred(m, h.awaitDeposed(ctx, target, asked))
 }
 
 // errDeposed ends the wait of a hand-over: another replica leads.
@@ -83,7 +86,7 @@ var errDeposed = errors.New("this replica is not the master any more")
 
 // transferred returns the result of a hand-over that ended with err: nil if this replica is no longer the
 // master.
-func (r *Replica) transferred(m *master.Master, err error) error {
+func (h *handOvers) transferred(m *master.Master, err error) error {
 	select {
 	case <-m.Context().Done():
 		return nil
@@ -107,9 +110,9 @@ const transferProbeLimit = time.Second
 const transferProbePause = 5 * time.Millisecond
 
 // successors returns the voters that may take over: the one with that id, or all others.
-func (r *Replica) successors(to string) ([]raft.Server, error) {
+func (h *handOvers) successors(to string) ([]raft.Server, error) {
 	var found []raft.Server
-	for _, s := range r.others() {
+	for _, s := range h.others() {
 		if s.Suffrage == raft.Voter && (to == "" || string(s.ID) == to) {
 			found = append(found, s)
 		}
@@ -125,12 +128,12 @@ func (r *Replica) successors(to string) ([]raft.Server, error) {
 
 // awaitCaughtUp returns the first replica that answers in this term with a log as long as this replica's at the
 // call.
-func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raft.Server, limit time.Duration) (raft.Server, error) {
+func (h *handOvers) awaitCaughtUp(ctx context.Context, term uint64, replicas []raft.Server, limit time.Duration) (raft.Server, error) {
 	type answer struct {
 		from raft.Server
 		last uint64
 	}
-	want, best := r.raft.LastIndex(), answer{}
+	want, best := h.raft.LastIndex(), answer{}
 	answers := make(chan answer, len(replicas))
 	again := time.NewTicker(transferProbePause)
 	defer again.Stop()
@@ -138,7 +141,7 @@ func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raf
 	defer late.Stop()
 	ask := func() {
 		for _, s := range replicas {
-			r.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) {
+			h.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) {
 				if report.Term != term {
 					return
 				}
@@ -183,13 +186,13 @@ func notCaughtUp(replicas []raft.Server, best string, lacks uint64, limit time.D
 }
 
 // askToStand asks a replica to stand for election at once. Voters then vote despite their leader.
-func (r *Replica) askToStand(target raft.Server) error {
+func (h *handOvers) askToStand(target raft.Server) error {
 	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.cfg.ID), Addr: r.transport.EncodePeer(raft.ServerID(r.cfg.ID), r.transport.LocalAddr()),
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(h.cfg.ID), Addr: h.transport.EncodePeer(raft.ServerID(h.cfg.ID), h.transport.LocalAddr()),
 	}}
 	var err error
 	for range peer.MaxIdleStreams + 1 { // idle streams may be of an earlier process of the target
-		if err = r.transport.TimeoutNow(target.ID, target.Address, request, &raft.TimeoutNowResponse{}); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		if err = h.transport.TimeoutNow(target.ID, target.Address, request, &raft.TimeoutNowResponse{}); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 	}
@@ -197,8 +200,8 @@ func (r *Replica) askToStand(target raft.Server) error {
 }
 
 // awaitDeposed waits, as long as an election may take, until the target is elected.
-func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-chan error) error {
-	late := time.NewTimer(r.cfg.ElectionTimeout)
+func (h *handOvers) awaitDeposed(ctx context.Context, target raft.Server, asked <-chan error) error {
+	late := time.NewTimer(h.cfg.ElectionTimeout)
 	defer late.Stop()
 	var cause error
 	for {
@@ -221,13 +224,13 @@ func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-
 }
 
 // successor returns the next master, or "" after a second.
-func (r *Replica) successor(ctx context.Context) string {
+func (h *handOvers) successor(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if _, id := r.raft.LeaderWithID(); id != "" && string(id) != r.cfg.ID {
+		if _, id := h.raft.LeaderWithID(); id != "" && string(id) != h.cfg.ID {
 			return string(id)
 		}
 		select {
@@ -238,37 +241,30 @@ func (r *Replica) successor(ctx context.Context) string {
 	}
 }
 
-// handOver gives the mastership up before the replica stops. Otherwise the others elect after the election
+// beforeStop gives the mastership up before the replica stops. Otherwise the others elect after the election
 // timeout.
-func (r *Replica) handOver(ctx context.Context) {
-	if r.master.Load() == nil || len(r.servers()) == 1 || ctx.Err() != nil {
+func (h *handOvers) beforeStop(ctx context.Context) {
+	if h.master.Load() == nil || len(h.servers()) == 1 || ctx.Err() != nil {
 		return
 	}
 	select {
-	case r.handing <- struct{}{}: // after one that an operator requested
+	case h.handing <- struct{}{}: // after one that an operator requested
 	case <-ctx.Done():
 		return
 	}
-	if err := r.transfer(ctx, ""); err != nil && ctx.Err() == nil {
-		r.log.Warn("mastership was not handed over", "error", err)
+	if err := h.transfer(ctx, ""); err != nil && ctx.Err() == nil {
+		h.log.Warn("mastership was not handed over", "error", err)
 	}
-}
-
-// ExpireSession ends a session as if its client had been silent for a whole lease. It is for drills and tests:
-// the client loses its holdings without notice. It returns when the end is committed. Errors: NotMaster,
-// NotFound, and Uncertain if the replica ceased to be the master. A retry is safe, at any master.
-func (r *Replica) ExpireSession(ctx context.Context, id api.SessionID) error {
-	m := r.master.Load()
-	if m == nil {
-		return r.notMaster()
-	}
-	return m.Sessions.Expire(ctx, id)
 }
 
 // For a drill, an operator can leave the cell without a master (docs/adr/0037-drills.md). This is a fail-over
 // with a pause: the master ends its epoch, but still leads Raft, so that no other is elected. Then it falls
 // silent, and the others elect a master. An epoch begins once a term, so leases, lock-delays and caches need no
 // rules of their own.
+
+// silentTimeouts is how many election timeouts a replica stays silent. The others elect after one or nearly
+// two; a leader that hears nothing steps down after one.
+const silentTimeouts = 3
 
 // outage is a time without a master that an operator requested.
 type outage struct {
@@ -279,53 +275,36 @@ type outage struct {
 	unix     int64 // when that was, for display
 }
 
+// outages leaves the cell without a master for drills.
 type outages struct {
+	*member
 	asked chan *outage           // the running epoch takes it
 	now   atomic.Pointer[outage] // nil unless one is in progress here
 	last  atomic.Int64           // when the last one began here, in seconds since 1970
 }
 
-// silentTimeouts is how many election timeouts a replica stays silent. The others elect after one or nearly
-// two; a leader that hears nothing steps down after one.
-const silentTimeouts = 3
-
-func (s served) Vacate(ctx context.Context, m *master.Master, ask wire.Outage) error {
-	if _, err := s.r.successors(""); err != nil {
-		return err
-	}
-	o := &outage{Outage: ask, unwanted: ctx.Done(), ended: make(chan struct{})}
-	select {
-	case s.r.outages.asked <- o:
-		<-o.ended // when ctx or ask.Length has ended, and the election timeouts
-		return nil
-	case <-m.Context().Done():
-		return s.r.notMaster()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// begin records that an outage begins, and returns why the epoch ends.
+func (s *outages) begin(o *outage, epoch api.Epoch) error {
+	o.begun, o.unix = s.clock(), s.cfg.Wall()
+	s.now.Store(o)
+	s.last.Store(o.unix)
+	s.log.Warn("an outage begins that an operator has asked for", "event", "drill_began", "principal", o.Principal, "reason", o.Reason, "limit", o.Length, "epoch", epoch)
+	return s.refusal(o)
 }
 
-// beginOutage records that an outage begins, and returns why the epoch ends.
-func (r *Replica) beginOutage(o *outage, epoch api.Epoch) error {
-	o.begun, o.unix = r.clock(), r.cfg.Wall()
-	r.outages.now.Store(o)
-	r.outages.last.Store(o.unix)
-	r.log.Warn("an outage begins that an operator has asked for", "event", "drill_began", "principal", o.Principal, "reason", o.Reason, "limit", o.Length, "epoch", epoch)
-	return r.outageError(o)
-}
-
-func (r *Replica) outageError(o *outage) error {
+// refusal returns what clients of this replica are told meanwhile.
+func (s *outages) refusal(o *outage) error {
 	return api.Errorf(api.Unavailable, "replica %s serves nobody for now, because of a drill that an operator has asked for; it ends by itself within %v: try again",
-		r.cfg.ID, max(o.Length-r.clock().Sub(o.begun), 0).Round(time.Second)+time.Second)
+		s.cfg.ID, max(o.Length-s.clock().Sub(o.begun), 0).Round(time.Second)+time.Second)
 }
 
 // withhold keeps the cell without a master for the outage, then lets the others elect one. The epoch has ended;
 // ctx ends when this replica no longer leads.
-func (r *Replica) withhold(ctx context.Context, o *outage) {
+func (s *outages) withhold(ctx context.Context, o *outage) {
 	defer close(o.ended)
 	defer func() {
-		r.outages.now.Store(nil)
-		r.log.Warn("the outage has ended", "event", "drill_ended", "principal", o.Principal, "took", r.clock().Sub(o.begun))
+		s.now.Store(nil)
+		s.log.Warn("the outage has ended", "event", "drill_ended", "principal", o.Principal, "took", s.clock().Sub(o.begun))
 	}()
 	length := time.NewTimer(o.Length)
 	defer length.Stop()
@@ -335,13 +314,13 @@ func (r *Replica) withhold(ctx context.Context, o *outage) {
 	case <-ctx.Done():
 		return
 	}
-	silence := silentTimeouts * r.cfg.ElectionTimeout
-	r.port.Hush(silence)
+	silence := silentTimeouts * s.cfg.ElectionTimeout
+	s.port.Hush(silence)
 	late := time.NewTimer(silence)
 	defer late.Stop()
 	select {
 	case <-ctx.Done():
 	case <-late.C: // a drill must not leave a cell without a master
-		r.fail(fmt.Errorf("replica %s still leads after it has heard nothing of the others for %v, in an outage that an operator has asked for: it stops, so that one of them is elected", r.cfg.ID, silence))
+		s.fatal(fmt.Errorf("replica %s still leads after it has heard nothing of the others for %v, in an outage that an operator has asked for: it stops, so that one of them is elected", s.cfg.ID, silence))
 	}
 }
