@@ -24,6 +24,7 @@
 //	publisher    publishes where the replicas are
 //	backups      takes them
 //	credentials  reads certificates and the keys of tokens
+//	outages      withhold a master, for drills
 //
 // They know nothing of Replica, and little of each other. They stand on mastership, which says whether this replica
 // is the master, and on member below it: Raft as it runs here, and the other replicas as this one knows them.
@@ -36,5 +37,5 @@
 // Replica owns the goroutines that startParts begins, one for each thing that its parts follow, watch or repeat;
 // epochs owns one for each epoch, and handOvers one for a hand-over. Replica also owns those of the servers; of
 // sniffer, which tells TLS from plain requests at the http port; of the log's queue; and of the packages below. Stop
-// waits for all of them. Replica.mu guards few fields; nothing else is locked under it.
+// waits for all of them, on a goroutine of its own that is left behind if the disk hangs, as fail does. Replica.mu guards few fields; nothing else is locked under it.
 package cell

@@ -24,6 +24,6 @@
 //
 // # Concurrency
 //
-// A Console is safe for concurrent use. Its only goroutines are those of each visitor's client.Cell, for which
-// Close waits. Its mutexes, visitors.mu, logins.mu, series.mu and places.mu, are never held together, nor across I/O.
+// A Console is safe for concurrent use. Its goroutines are those of each visitor's client.Cell, for which Close
+// waits, and one of each overview that is drawn, which ends with it. Its mutexes, visitors.mu, logins.mu, series.mu and places.mu, are never held together, nor across I/O.
 package console

@@ -15,7 +15,7 @@ type epoch struct {
 	number  api.Epoch
 	cell    string
 	clock   session.Clock
-	state   func() *raftfsm.State // as of the last applied entry
+	state   func() *raftfsm.State // as of the last applied entry; mu does not guard it
 	fence   prover
 	reports *reports
 	ctx     context.Context // ends with the epoch; its cause is NotMaster

@@ -159,7 +159,8 @@ func (p *publisher) tellFailOver(mu hold) {
 
 // tellConflicts posts an event to holders that want it, when requests wait because of them. A holder that
 // just got the lock, or whose handle is new here, learns of the first waiter; the others learn of each new
-// one. Call it after changes of the holders or the queue. tried is a refused request, which counts as a
+// one. Call it after changes of the holders or the queue: joinQueue, TryAcquire, claimsAnswered, useIn and closeEnded
+// do. tried is a refused request, which counts as a
 // waiter that leaves at once; it may be nil.
 //
 // A quiet request goes only to holders that may keep the lock unused, as a recall that programs do not see.

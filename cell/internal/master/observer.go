@@ -36,7 +36,8 @@ type observer struct {
 // So observe pauses between and within commands, and other goroutines see a partly observed entry. For them
 // that is nothing new: the state is always ahead of the tables, and a part of an entry looks like a smaller
 // one. What holds:
-//   - the next entry is applied when this one is observed, so the state does not change meanwhile;
+//   - the next entry is applied when this one is observed, so the state does not change meanwhile, while this
+//     replica leads;
 //   - callers go on when the whole entry is observed;
 //   - an ended session first loses lease and mailbox, in one hold, so that nothing new is entered for it;
 //   - the events of one session are in commit order, because only observe posts events of changes.

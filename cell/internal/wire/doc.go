@@ -19,7 +19,7 @@
 //
 // # Concurrency
 //
-// Everything is safe for concurrent use. The package starts one goroutine, to stop gRPC; those of gRPC and package frames end
+// Everything is safe for concurrent use. The package starts one goroutine, to stop its servers; those of gRPC and package frames end
 // with the server. The order of its mutexes is
 //
 //	Connections.mu > account.mu
