@@ -109,11 +109,10 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 			io.Closer
 		}{&hooked{LogStore: noted.logFiles, around: c.aroundLog}, noted.logFiles}
 		seen := &hooked{s.rawLogs, s.rawVotes, s.rawSnaps, c.around}
-		var err error
-		s.logs, err = raft.NewLogCache(logCacheEntries, &failStopLogs{inner: seen, failStop: s.failStop, mark: &s.mark})
-		s.stable = &failStopVotes{inner: seen, failStop: s.failStop}
+		s.pending.inner = seen
+		s.stable = &failStopVotes{inner: seen, failStop: s.failStop, drain: s.pending.drain}
 		s.snapshots = &failStopSnapshots{inner: seen, failStop: s.failStop, mark: &s.mark}
-		return err
+		return nil
 	})
 }
 
