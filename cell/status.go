@@ -195,7 +195,7 @@ const levelProbeLimit = 2 * time.Second
 // Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
 func (s served) Levels(ctx context.Context) ([]api.MemberLevel, error) {
 	r := s.r
-	servers := r.servers() // before they are asked, so that nobody is listed who was not
+	servers := r.servers() // first: else a replica that is added meanwhile is listed, and was not asked
 	reports := r.ask(ctx, r.others(), levelProbeLimit)
 	if ctx.Err() != nil {
 		return nil, &api.Error{Code: api.Unavailable, Message: "the call ended while the replicas were asked for their feature levels", Err: context.Cause(ctx)}
@@ -258,7 +258,7 @@ func (s served) Debug(principal, part string) ([]byte, error) {
 		return nil, err
 	}
 	if !slices.Contains(debugParts(), part) {
-		return nil, api.Errorf(api.InvalidArgument, "%.40q is none of %s", part, strings.Join(debugParts(), ", "))
+		return nil, api.Errorf(api.InvalidArgument, "no part of a replica's report is called %.40q: want one of %s", part, strings.Join(debugParts(), ", "))
 	}
 	var text bytes.Buffer
 	switch part {

@@ -278,8 +278,8 @@ func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	return err
 }
 
-// trackIfSafe makes the lock's context end at the lock's deadline, and reports whether that lies ahead of now; mu
-// is held.
+// trackIfSafe makes the lock's context end at the lock's deadline, unless the deadline has passed by now or the
+// session is not safe. It reports whether it did; mu is held.
 func (s *sessionState) trackIfSafe(l *Lock, state session.State, now session.Instant) bool {
 	if state != session.Safe || now >= s.lockDeadline(l) {
 		return false
