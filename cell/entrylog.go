@@ -30,6 +30,9 @@ func (l entryLog) Append(entry []byte) ([]raftfsm.Result, error) {
 	case []raftfsm.Result:
 		return response, nil
 	case error:
+		if errors.Is(response, disk.ErrEnded) {
+			return nil, appendError(response)
+		}
 		return nil, &api.Error{Code: api.Corrupt, Message: "the entry could not be applied", Err: response}
 	}
 	return nil, nil

@@ -150,7 +150,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		Certificates: r.credentials.peers,
 	})
 	raftLog := peer.NewRaftLog(r.log, r.clock, r.memberAt)
-	r.transport = peer.NewTransport(r.port, raftLog)
+	r.transport = peer.NewTransport(r.port, raftLog, r.stores.Stored)
 	r.mu.Lock()
 	r.quiet = r.port.Silence
 	r.mu.Unlock()

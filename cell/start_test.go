@@ -131,6 +131,7 @@ func TestWhatAnErrorOfTheLogMeans(t *testing.T) {
 		raft.ErrLeadershipTransferInProgress: api.NotMaster,
 		raft.ErrLeadershipLost:               api.Uncertain,
 		raft.ErrRaftShutdown:                 api.Uncertain,
+		disk.ErrEnded:                        api.Uncertain,
 		errors.New("anything else"):          api.Uncertain,
 	} {
 		if got := api.CodeOf(appendError(err)); got != want {

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -16,9 +17,12 @@ import (
 	"unsafe"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
@@ -277,4 +281,43 @@ func TestLongestLogSucceeds(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.ID, ok, c.want)
 		}
 	}
+}
+
+// oversized makes entries larger than the log takes, from some time on: their write fails, as on a full disk.
+type oversized struct {
+	master.Log
+	from *atomic.Bool
+}
+
+// Append implements master.Log.
+func (l oversized) Append(entry []byte) ([]raftfsm.Result, error) {
+	if l.from.Load() {
+		entry = make([]byte, disk.MaxLogEntry+1)
+	}
+	return l.Log.Append(entry)
+}
+
+// A master whose disk fails while it writes an entry ends wholly: the entry's author is told that it may be done, the
+// epoch ends, and the directory is free.
+func TestFailedMasterEnds(t *testing.T) {
+	var fails atomic.Bool
+	r := startAlone(t, func(cfg *Config) {
+		cfg.proposeTo = func(log master.Log) master.Log { return oversized{log, &fails} }
+	})
+	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
+	fails.Store(true)
+	err := r.master.Load().RaiseLevel(t.Context(), raftfsm.RaiseLevel{To: raftfsm.MaxLevel})
+	if <-r.Done(); api.CodeOf(err) != api.Uncertain || !errors.Is(r.Err(), api.TooLarge) {
+		t.Errorf("the author was told %v, and the replica ended with %v", err, r.Err())
+	}
+	select {
+	case <-r.epochs.ended:
+	default:
+		t.Error("its epoch has not ended")
+	}
+	opts := r.storeOptions()
+	opts.Fatal = func(error) {}
+	s, err := disk.Open(r.cfg.Data, disk.LogStore(r.cfg.LogStore), opts)
+	noErr(t, err)
+	noErr(t, s.Close())
 }

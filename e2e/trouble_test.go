@@ -25,15 +25,17 @@ import (
 )
 
 // A replica whose disk is full ends with a message and no stack trace, and the others go on with
-// everything that was acknowledged. When there is room again and it is started, it catches up.
+// everything that was acknowledged, also if it is the master, which has sent them what it cannot write. When there
+// is room again and it is started, it catches up.
 func TestDiskFull(t *testing.T) {
 	besideOthers(t)
 	for store, c := range map[string]struct {
 		size   string // of the small disk
 		writes int    // more than fit on it
+		leads  bool
 	}{
-		"boltdb": {"4m", 40},
-		"wal":    {"68m", 300}, // one segment of 64 MiB fits
+		"boltdb": {"4m", 40, false},
+		"wal":    {"68m", 300, true}, // one segment of 64 MiB fits
 	} {
 		t.Run(store, func(t *testing.T) {
 			besideOthers(t)
@@ -46,6 +48,9 @@ func TestDiskFull(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
 			w.run("--no-restart")
+			if c.leads {
+				w.must("cell", "transfer", "--to", "r2")
+			}
 			w.fillDisk(c.writes)
 			noErr(t, syscall.Mount("", small, "", syscall.MS_REMOUNT, "size=512m"), "make room")
 			w.serve("r2")

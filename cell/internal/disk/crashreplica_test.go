@@ -100,21 +100,25 @@ func openCrashReplica(dir string, kind LogStore, c *crashCamera) (*crashReplica,
 		if c == nil {
 			return nil
 		}
-		noted, ok := s.rawLogs.(*notedLog)
-		if !ok {
-			return fmt.Errorf("the log is a %T", s.rawLogs)
-		}
-		noted.logFiles = struct {
-			*hooked
-			io.Closer
-		}{&hooked{LogStore: noted.logFiles, around: c.aroundLog}, noted.logFiles}
-		seen := &hooked{s.rawLogs, s.rawVotes, s.rawSnaps, c.around}
-		var err error
-		s.logs, err = raft.NewLogCache(logCacheEntries, &failStopLogs{inner: seen, failStop: s.failStop, mark: &s.mark})
-		s.stable = &failStopVotes{inner: seen, failStop: s.failStop}
-		s.snapshots = &failStopSnapshots{inner: seen, failStop: s.failStop, mark: &s.mark}
-		return err
+		return c.see(s, c.around)
 	})
+}
+
+// see has the camera see the operations of stores: those of Raft by around, and those on the log itself.
+func (c *crashCamera) see(s *Stores, around func(op string, do func() error) error) error {
+	noted, ok := s.rawLogs.(*notedLog)
+	if !ok {
+		return fmt.Errorf("the log is a %T", s.rawLogs)
+	}
+	noted.logFiles = struct {
+		*hooked
+		io.Closer
+	}{&hooked{LogStore: noted.logFiles, around: c.aroundLog}, noted.logFiles}
+	seen := &hooked{s.rawLogs, s.rawVotes, s.rawSnaps, around}
+	s.pending.inner = seen
+	s.stable = &failStopVotes{inner: seen, failStop: s.failStop, drain: s.pending.drain}
+	s.snapshots = &failStopSnapshots{inner: seen, failStop: s.failStop, mark: &s.mark}
+	return nil
 }
 
 // openCrashReplicaOn starts a replica on its stores, after equip has changed
@@ -137,6 +141,7 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*
 	_, own := raft.NewInmemTransportWithTimeout("a1", time.Minute)
 	wire.Connect("a1", own)
 	own.Connect("a2", wire)
+	trans := &cappedTransport{own, func(a *raft.AppendEntriesRequest) (*raft.AppendEntriesRequest, error) { return capped(s, a), nil }}
 	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}
 	if !s.who.Get().Begun {
 		me := s.who.Get()
@@ -145,11 +150,11 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*
 			err = s.who.Store(all, false)
 		}
 		if err == nil {
-			err = s.Bootstrap(crashConf(), own)
+			err = s.Bootstrap(crashConf(), trans)
 		}
 	}
 	if err == nil {
-		r.raft, err = s.StartRaft(crashConf(), r.machine, own)
+		r.raft, err = s.StartRaft(crashConf(), r.machine, trans)
 	}
 	if err != nil {
 		return nil, errors.Join(err, failed, s.Close())
@@ -197,6 +202,7 @@ type crashPoint struct {
 	step  int    // the step during which it happened
 	acked uint64 // the last entry that was acknowledged
 	term  uint64
+	said  said // of a leader
 }
 
 // crashCamera keeps a copy of a data directory after each of Raft's operations on it.
@@ -207,6 +213,7 @@ type crashCamera struct {
 	acked  uint64
 	step   int
 	term   uint64
+	says   func() said // of a leader; else nil
 }
 
 func (c *crashCamera) shoot(what string, err error) error {
@@ -214,6 +221,9 @@ func (c *crashCamera) shoot(what string, err error) error {
 		return err
 	}
 	p := crashPoint{after: what, dir: filepath.Join(c.t.TempDir(), "data"), step: c.step, acked: c.acked, term: c.term}
+	if c.says != nil {
+		p.said = c.says()
+	}
 	c.points = append(c.points, p)
 	return os.CopyFS(p.dir, os.DirFS(c.dir))
 }

@@ -35,12 +35,13 @@ type failStop struct {
 
 	active atomic.Int32 // operations under way
 
-	mu     sync.Mutex // guards failed
-	failed error      // the error for fatal
+	mu     sync.Mutex    // guards failed
+	failed error         // the error for fatal
+	ended  chan struct{} // closed when failed is set
 }
 
 func newFailStop(stall time.Duration, silence func(), fatal func(error)) *failStop {
-	return &failStop{fatal: fatal, silence: silence, stall: stall}
+	return &failStop{fatal: fatal, silence: silence, stall: stall, ended: make(chan struct{})}
 }
 
 type storeOp struct {
@@ -71,6 +72,7 @@ func (f *failStop) fail(err error) {
 	first := f.failed == nil
 	if first {
 		f.failed = err
+		close(f.ended)
 	}
 	f.mu.Unlock()
 	if first {

@@ -177,7 +177,9 @@ func faultyReplica(t *testing.T) (*faultyStore, *Stores, *raft.Config, chan erro
 	conf := raft.DefaultConfig()
 	conf.LocalID = "r1"
 	conf.Logger = hclog.NewNullLogger()
-	st := &Stores{logs: l, stable: v, snapshots: s, failStop: l.failStop, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
+	p := &pendingLogs{failStopLogs: l}
+	v.drain = p.drain
+	st := &Stores{logs: p, pending: p, stable: v, snapshots: s, failStop: l.failStop, rawLogs: inner, rawVotes: inner, rawSnaps: inner, who: preparedAlone(t)}
 	return inner, st, conf, told
 }
 
@@ -200,12 +202,16 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 					}
 					return nil
 				}
-				provoke(r, wire)
+				write := provoke(r, wire)
 				if err := <-told; !errors.Is(err, syscall.EIO) {
 					t.Errorf("fatal was called with %v", err)
 				}
 				if err := r.Apply([]byte("too late"), time.Second).Error(); err == nil {
 					t.Error("a write was acknowledged after the store had failed")
+				}
+				err := write.Error()
+				if ended, _ := write.Response().(error); err == nil && op == "StoreLogs" && !errors.Is(ended, ErrEnded) {
+					t.Errorf("a write that failed was answered with %v", write.Response())
 				}
 				testbed.Report(t, r.Shutdown().Error())
 			})
@@ -213,15 +219,16 @@ func TestStoreErrorStopsRaftQuietly(t *testing.T) {
 	}
 }
 
-// provoke makes Raft write its log, raise its term, and read its vote.
-func provoke(r *raft.Raft, wire *raft.InmemTransport) {
-	_ = r.Apply([]byte("write"), time.Second) // the result is ignored: the store may fail
+// provoke makes Raft write its log, raise its term, and read its vote. It returns the write.
+func provoke(r *raft.Raft, wire *raft.InmemTransport) raft.ApplyFuture {
+	write := r.Apply([]byte("write"), time.Second)
 	peer := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("r1"), Addr: []byte("b")}
 	_, other := raft.NewInmemTransport("b")
 	other.Connect("a", wire)
 	_ = other.AppendEntries("r1", "a", &raft.AppendEntriesRequest{RPCHeader: peer, Term: r.CurrentTerm() + 1, PrevLogEntry: 1, PrevLogTerm: 1}, &raft.AppendEntriesResponse{}) // may fail, as intended
 	_ = other.RequestVote("r1", "a", &raft.RequestVoteRequest{RPCHeader: peer, Term: r.CurrentTerm() + 5, LastLogIndex: 100, LastLogTerm: 100, LeadershipTransfer: true}, &raft.RequestVoteResponse{})
 	_ = other.Close()
+	return write
 }
 
 // TestStartReportsStoreError: a failure while Raft starts is an error of the

@@ -237,6 +237,6 @@ func unguarded() *commitMark {
 func failStopTrio(inner *faultyStore) (*failStopLogs, *failStopVotes, *failStopSnapshots, chan error) {
 	told := make(chan error, 10)
 	g := newFailStop(maxStoreWait, func() { told <- errSilent }, func(err error) { told <- err })
-	return &failStopLogs{inner: inner, failStop: g, path: "/data/log.db", mark: unguarded()}, &failStopVotes{inner, g, "/data/votes.db"},
+	return &failStopLogs{inner: inner, failStop: g, path: "/data/log.db", mark: unguarded()}, &failStopVotes{inner, g, "/data/votes.db", func() {}},
 		&failStopSnapshots{inner: inner, failStop: g, path: "/data/snapshots", mark: unguarded()}, told
 }

@@ -60,6 +60,7 @@ type Stores struct {
 	last          uint64             // the last index at its opening
 	unreadable    map[string]bool    // unreadable snapshots that Raft does not need, by ID
 	mark          commitMark
+	pending       *pendingLogs
 
 	failStop  *failStop
 	rawLogs   raft.LogStore // the same three without a fail-stop, for goroutines other than Raft's
@@ -139,7 +140,7 @@ func (s *Stores) open(store logStore, opts Options) error {
 	if err := catchPanic(s.verify); err != nil {
 		return err
 	}
-	s.logs, err = raft.NewLogCache(logCacheEntries, &failStopLogs{
+	s.pending = &pendingLogs{failStopLogs: &failStopLogs{
 		inner:    s.rawLogs,
 		failStop: s.failStop,
 		path:     filepath.Join(s.dir, store.path),
@@ -149,8 +150,9 @@ func (s *Stores) open(store logStore, opts Options) error {
 		onDamaged: func(index uint64, err error) {
 			opts.Logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "event", "disk_damaged", "index", index, "error", err)
 		},
-	})
-	s.stable = &failStopVotes{inner: s.rawVotes, failStop: s.failStop, path: filepath.Join(s.dir, votesName)}
+	}}
+	s.logs, err = raft.NewLogCache(logCacheEntries, s.pending)
+	s.stable = &failStopVotes{inner: s.rawVotes, failStop: s.failStop, path: filepath.Join(s.dir, votesName), drain: s.pending.drain}
 	s.snapshots = &failStopSnapshots{
 		inner:      s.rawSnaps,
 		failStop:   s.failStop,
@@ -225,7 +227,13 @@ func (s *Stores) Snapshots() raft.SnapshotStore { return s.snapshots }
 
 // Holds returns the index up to which the directory has every entry, in a snapshot or the log. Raft's own index
 // goes back to an older snapshot of the leader for a while, and to a newer one only once applied.
-func (s *Stores) Holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshotIndex()) }
+func (s *Stores) Holds(r *raft.Raft) uint64 {
+	return max(s.Stored(r.LastIndex()), s.mark.snapshotIndex())
+}
+
+// Stored returns the lower of index, which Raft takes for stored, and the index up to which its entries are stored.
+// No message may say that a later entry is committed; see pendingLogs.
+func (s *Stores) Stored(index uint64) uint64 { return s.pending.storedUpTo(index) }
 
 // First returns the first index of the log, or 0 if it is empty or unreadable. It is safe for concurrent use:
 // it avoids the fail-stop, which would end the calling goroutine.
@@ -244,6 +252,9 @@ func (s *Stores) First() (index uint64) {
 // everything stays open and locked, since the file may yet be written.
 func (s *Stores) Close() error {
 	s.closeOnce.Do(func() {
+		if s.pending != nil {
+			s.pending.work.Wait() // Raft does not wait for it
+		}
 		if s.failStop.active.Load() > 0 {
 			s.closeErr = dataError(s.dir, s.failStop.failure(), "an operation on the disk has not come back: the directory stays locked until this process ends")
 			return
@@ -286,7 +297,7 @@ func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 func (s *Stores) StartRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
 	err = s.failStop.callOnGoroutine(func() error {
 		return catchPanic(func() (err error) { // Raft panics if it cannot restore something
-			r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
+			r, err = raft.NewRaft(conf, appliesStored{fsm, s.pending}, s.logs, s.stable, s.snapshots, trans)
 			return err
 		})
 	})
@@ -301,6 +312,9 @@ func (s *Stores) StartRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 	if has := r.LastIndex(); has < s.last { // Raft has not talked to other replicas yet
 		return nil, errors.Join(damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be restored, and without it the data ends at entry %d", s.last, has), r.Shutdown().Error())
 	}
-	s.mark.followRaft(r.CommitIndex)
+	//mutant: s.mark.followRaft(r.CommitIndex)
+	s.mark.followRaft(func() uint64 { return s.Stored(r.CommitIndex()) })
+	leads := func() bool { return r.State() == raft.Leader }
+	s.pending.leads.Store(&leads)
 	return r, nil
 }

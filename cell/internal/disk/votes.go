@@ -175,16 +175,20 @@ func (s *Stores) openVotes() error {
 	return nil
 }
 
-// failStopVotes is Raft's stable store, with a fail-stop. A missing value is no error.
+// failStopVotes is Raft's stable store, with a fail-stop. A missing value is no error. drain waits until no entry of
+// the log is pending: all entries of a term are stored before another term is; see pendingLogs.
 type failStopVotes struct {
 	inner    raft.StableStore
 	failStop *failStop
 	path     string
+	drain    func()
 }
 
 var _ raft.StableStore = (*failStopVotes)(nil)
 
 func (v *failStopVotes) Set(key, value []byte) error {
+	//mutant: _ = v.drain
+	v.drain()
 	return v.failStop.attemptOrExit(v.op("write", key), nil, func() error { return v.inner.Set(key, value) })
 }
 
@@ -197,6 +201,8 @@ func (v *failStopVotes) Get(key []byte) (value []byte, err error) {
 }
 
 func (v *failStopVotes) SetUint64(key []byte, value uint64) error {
+	//mutant: _ = v.drain
+	v.drain()
 	return v.failStop.attemptOrExit(v.op("write", key), nil, func() error { return v.inner.SetUint64(key, value) })
 }
 

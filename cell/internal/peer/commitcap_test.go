@@ -59,6 +59,18 @@ func TestFollowerCommitsWhatAMessageShows(t *testing.T) {
 	})
 }
 
+// TestSendersSayWhatIsStored: a request says that entries are committed up to the last one that it shows, and that its
+// sender has on its disk. Raft's own request stays as it is.
+func TestSendersSayWhatIsStored(t *testing.T) {
+	for _, c := range []struct{ raft, shown, stored, want uint64 }{{9, 9, 9, 9}, {9, 9, 7, 7}, {9, 6, 7, 6}, {5, 9, 7, 5}, {0, 9, 7, 0}} {
+		asked := &raft.AppendEntriesRequest{LeaderCommitIndex: c.raft, PrevLogEntry: c.shown - 2, Entries: make([]*raft.Log, 2)}
+		sent := capStored(func(index uint64) uint64 { return min(index, c.stored) })(asked)
+		if sent.LeaderCommitIndex != c.want || asked.LeaderCommitIndex != c.raft {
+			t.Errorf("%+v: sent %d, and Raft's own is now %d", c, sent.LeaderCommitIndex, asked.LeaderCommitIndex)
+		}
+	}
+}
+
 // TestReplicasApplyTheSame: five replicas with disks that stall; a leader dies again and again with entries that no other
 // replica has, and comes back while the next one has just begun. No two apply different entries at one index, and what was
 // acknowledged stays. One of the two caps is enough. Without both the scenario finds replicas that differ; otherwise it would prove nothing.

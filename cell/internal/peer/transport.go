@@ -40,9 +40,10 @@ var (
 	_ raft.WithClose   = (*Transport)(nil)
 )
 
-// NewTransport starts Raft's transport on the port. The transport closes the port.
-func NewTransport(port *Port, logger *RaftLog) *Transport {
-	return newTransport(port, logger, capCommit, capCommit)
+// NewTransport starts Raft's transport on the port. The transport closes the port. stored lowers an index to that of
+// the last entry that this replica has on its disk; see disk.Stores.Stored.
+func NewTransport(port *Port, logger *RaftLog, stored func(index uint64) uint64) *Transport {
+	return newTransport(port, logger, capStored(stored), capCommit)
 }
 
 // newTransport is NewTransport with the changes to sent and received entries.
@@ -312,6 +313,17 @@ func capCommit(a *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	capped := *a
 	capped.LeaderCommitIndex = min(a.LeaderCommitIndex, a.PrevLogEntry+uint64(len(a.Entries)))
 	return &capped
+}
+
+// capStored is capCommit for requests of this replica. It also lowers the commit index to the last entry that is on this
+// replica's disk: Raft takes entries for committed while they are written.
+func capStored(stored func(index uint64) uint64) appendChange {
+	return func(a *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+		capped := capCommit(a)
+		//mutant: _ = stored
+		capped.LeaderCommitIndex = stored(capped.LeaderCommitIndex)
+		return capped
+	}
 }
 
 // In the published Raft, a replica votes for a candidate even if its own configuration lacks it (Ongaro's
