@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/steps"
@@ -14,7 +15,7 @@ import (
 
 // proposer puts an epoch's commands into the Raft log. Commands that arrive while an entry is on its way
 // share the next one (group commit). One entry is outstanding at a time: with 64 callers twice as fast as an
-// entry for each command, and steady (docs/performance.md).
+// entry for each command, and steady (docs/performance.md); see gather for slow entries.
 //
 // Commands commit in the order of enqueue. runProposer is its only goroutine.
 type proposer struct {
@@ -152,13 +153,58 @@ func (p *proposer) runProposer(ctx context.Context) {
 				return
 			}
 			batch := p.takeBatch() // only in a turn: each taken command is committed, and answered
+			began := p.entries.clock()
 			if more = len(batch) > 0; more {
 				p.commit(batch)
 			}
 			resume()
+			p.gather(ctx, batch, p.entries.clock().Sub(began))
 		}
 	}
 }
+
+// gather waits a moment after an entry that took long, for the callers that it answered: most come back at once with
+// their next command, and share an entry with those that came meanwhile. Else 64 callers become two groups, and each
+// waits while an entry of the other is on its way. It returns when as many commands wait as there are such callers,
+// or when none has come for a sixteenth of the time that the entry took, and after a quarter of it at the latest
+// (docs/adr/0052). The clock counts a suspended machine's sleep, so an entry takes gatherMost at most.
+func (p *proposer) gather(ctx context.Context, answered []*proposal, took time.Duration) {
+	if took < gatherAbove {
+		return
+	}
+	took = min(took, gatherMost)
+	expected, end := p.waiting(), time.After(took/4)
+	for _, one := range answered {
+		if !one.own {
+			expected++
+		}
+	}
+	for !p.hasGathered(expected) {
+		select {
+		case <-p.wake:
+		case <-time.After(took / 16):
+			return
+		case <-end:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hasGathered reports whether so many commands wait, or as many as one entry has.
+func (p *proposer) hasGathered(expected int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pending) >= min(expected, api.MaxBatch) || p.bytes >= p.limits.batch
+}
+
+const (
+	// gatherAbove is how long an entry has to take before gather waits: callers need a part of a millisecond to come
+	// back.
+	gatherAbove = 4 * time.Millisecond
+	gatherMost  = 400 * time.Millisecond
+)
 
 // pause waits until no entry is on its way, and prevents new ones until resume; commands wait in order. The
 // error is ctx's.
@@ -290,44 +336,6 @@ func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error
 // refuseAs is refuseThen for a refusal about the request itself.
 func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
 	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
-}
-
-// limits bounds what a master puts into the log at a time, and what waits for that. Sizes are bytes of the
-// real encoding (raftfsm.Command.Encode).
-//
-// A restarted replica reads the log again, and a lagging one receives it. So no command beyond the limit
-// enters the log. Commands that could name very many things (ending sessions, removed nodes, successors) are
-// cut into parts, each correct alone. Tests make the limits small.
-type limits struct {
-	command int // of one command; a larger one is refused before it is written
-	batch   int // of the commands in one entry, unless it has only one
-	claims  int // of the successors in one command
-	pending int // of the commands that wait for their entry
-	share   int // of those, from one session
-}
-
-func defaultLimits() limits {
-	return limits{
-		command: api.MaxCommand,
-		batch:   api.MaxBatchBytes,
-		claims:  32 << 10, // a claim has at most 4 KiB, most have less than 100 bytes
-		pending: 64 << 20, // more than 200 full entries, about a second
-		share:   8 << 20,  // 32 whole files, so that one session does not block all others
-	}
-}
-
-// maxPending bounds the commands that wait for their entry.
-const maxPending = 64 * api.MaxBatch
-
-// firstPart returns the first elements of a list within limit bytes, and at least one if there is any.
-func firstPart[T any](list []T, limit int, size func(T) int) []T {
-	bytes := 0
-	for i, one := range list {
-		if bytes += size(one); i > 0 && bytes > limit {
-			return list[:i:i]
-		}
-	}
-	return list[:len(list):len(list)]
 }
 
 // Log is the replicated log, as a master needs it.
