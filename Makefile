@@ -253,6 +253,14 @@ bench-peers: ## measure the cell, etcd, ZooKeeper and Redis, by turns, half an h
 bench-page: ## write docs/performance.md and its plots again from the results of the last make bench-peers
 	go -C bench run . -from ../docs/performance/results.json -docs ../docs/performance.md
 
+.PHONY: bench-disks
+bench-disks: ## measure the cell, etcd and ZooKeeper with slower disks and farther apart, by turns, an hour and a half (on Linux; writes docs/disks.md); fails where an aim is missed
+	go -C bench run . -disks -systems chubby,etcd,zookeeper -etcd-all -measure 3s -docs ../docs/disks.md $(BENCHFLAGS)
+
+.PHONY: bench-disks-page
+bench-disks-page: ## write docs/disks.md and its plots again from the results of the last make bench-disks
+	go -C bench run . -disks -from ../docs/disks.json -docs ../docs/disks.md
+
 .PHONY: bench-crowd
 bench-crowd: ## measure what 10,000 and 100,000 sessions cost, and etcd beside the first, twenty minutes (writes docs/crowd.md)
 	go -C bench run . -systems chubby,etcd -etcd-all -crowd 10000,100000 -docs ../docs/crowd.md $(BENCHFLAGS)

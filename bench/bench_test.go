@@ -17,7 +17,7 @@ import (
 
 // TestMain also runs the bench's other processes.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{memberCommand, keepCommand, spinCommand, collectorCommand}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{memberCommand, keepCommand, spinCommand, collectorCommand, fsyncCommand}, os.Args[1]) {
 		main()
 		return
 	}
@@ -31,16 +31,16 @@ func example() *record {
 	r.addSystem("etcd", "etcd v0")
 	r.addSystem("etcd", "etcd v0")
 	for _, rate := range []float64{100, 500, 300} {
-		r.add(key{"lock+unlock", 1}, "chubby", sample{Rate: rate, P50: time.Millisecond, P99: 2 * time.Millisecond, ServerCPU: 150 * time.Microsecond, Bytes: 1234})
-		r.add(key{"lock+unlock", 1}, "etcd", sample{Rate: rate / 2, P50: 3 * time.Millisecond, P99: 40 * time.Millisecond})
+		r.add(key{Row: "lock+unlock", Clients: 1}, "chubby", sample{Rate: rate, P50: time.Millisecond, P99: 2 * time.Millisecond, ServerCPU: 150 * time.Microsecond, Bytes: 1234})
+		r.add(key{Row: "lock+unlock", Clients: 1}, "etcd", sample{Rate: rate / 2, P50: 3 * time.Millisecond, P99: 40 * time.Millisecond})
 	}
-	r.add(key{readCached, 1}, "chubby", sample{Rate: 1e6, P50: 900})
-	r.add(key{oneLock, 5}, "etcd", sample{Rate: 50, WaitMean: 10 * time.Millisecond, WaitMax: 25 * time.Millisecond, Fewest: 0.9, Most: 1.1})
-	r.add(key{acquisitions, 3}, "chubby", sample{WaitMean: 4 * time.Millisecond, WaitMax: 9 * time.Millisecond})
-	r.add(key{fmt.Sprintf(openLoop, 400), 64}, "etcd", sample{Rate: 390, P50: time.Millisecond, P99: 70 * time.Millisecond})
-	r.add(key{idleSessions, 1000}, "etcd", sample{Ops: 1000, Cores: 0.125, Memory: 20e6})
-	r.add(key{failover, 4}, "chubby", sampleOf([]time.Duration{time.Second, 3 * time.Second}))
-	r.add(key{failover, 4}, "chubby", sampleOf([]time.Duration{2 * time.Second, 5 * time.Second, 2 * time.Second}))
+	r.add(key{Row: readCached, Clients: 1}, "chubby", sample{Rate: 1e6, P50: 900})
+	r.add(key{Row: oneLock, Clients: 5}, "etcd", sample{Rate: 50, WaitMean: 10 * time.Millisecond, WaitMax: 25 * time.Millisecond, Fewest: 0.9, Most: 1.1})
+	r.add(key{Row: acquisitions, Clients: 3}, "chubby", sample{WaitMean: 4 * time.Millisecond, WaitMax: 9 * time.Millisecond})
+	r.add(key{Row: fmt.Sprintf(openLoop, 400), Clients: 64}, "etcd", sample{Rate: 390, P50: time.Millisecond, P99: 70 * time.Millisecond})
+	r.add(key{Row: idleSessions, Clients: 1000}, "etcd", sample{Ops: 1000, Cores: 0.125, Memory: 20e6})
+	r.add(key{Row: failover, Clients: 4}, "chubby", sampleOf([]time.Duration{time.Second, 3 * time.Second}))
+	r.add(key{Row: failover, Clients: 4}, "chubby", sampleOf([]time.Duration{2 * time.Second, 5 * time.Second, 2 * time.Second}))
 	return r
 }
 

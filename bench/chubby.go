@@ -31,6 +31,8 @@ type chubby struct {
 	traced   bool   // with a collector of spans
 	switched bool   // built so that what it measures can be switched off, and is: see measure
 
+	at        place // dev knows nothing of it: see placed
+	relays    *relays
 	collector *child
 	ports     *ports.Range
 
@@ -86,7 +88,12 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 		}
 		env = append(env, "CHUBBYD_TRACE_ENDPOINT=http://"+strings.TrimPrefix(line, collectorReady))
 	}
-	c.dev, err = startChild(dir, "chubbyd", env, keepCommand, c.program, "dev", "--cell", benchCell,
+	placed, err := c.placed()
+	if err != nil {
+		return errors.Join(err, c.Stop())
+	}
+	env = append(env, placed...)
+	c.dev, err = startSlowed(dir, "chubbyd", env, c.at.Sync, keepCommand, c.program, "dev", "--cell", benchCell,
 		"--replicas", strconv.Itoa(cmp.Or(c.members, members)), "--data", data, "--base-port", strconv.Itoa(c.ports.Base()), "--no-restart", "--tls="+strconv.FormatBool(c.tls))
 	if err != nil {
 		return errors.Join(err, c.Stop())
@@ -112,6 +119,24 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 		return errors.Join(err, c.Stop())
 	}
 	return nil
+}
+
+// placed starts relays before the raft ports of the replicas, and returns the variables that have replicas reach one another
+// through them: members whose raft addresses are the relays', which listen at another host. The ports are those of dev.
+func (c *chubby) placed() (env []string, err error) {
+	const apart = api.DefaultRaftPort - api.DefaultClientPort
+	var rafts, list []string
+	for i := range cmp.Or(c.members, members) {
+		rafts = append(rafts, c.ports.Address(apart+i))
+	}
+	var known []string
+	if c.relays, known, err = c.at.relay(rafts); c.relays == nil {
+		return nil, err
+	}
+	for i := range known {
+		list = append(list, fmt.Sprintf("r%d=%s,%s,%s", i+1, c.ports.Address(i), known[i], c.ports.Address(2*apart+i)))
+	}
+	return []string{"CHUBBYD_MEMBERS=" + strings.Join(list, ";"), "CHUBBYD_LISTEN=" + thisHost}, nil
 }
 
 func (c *chubby) build(ctx context.Context, dir string) error {
@@ -249,7 +274,7 @@ func (c *chubby) Stop() error {
 		errs = append(errs, c.collector.stop())
 		c.collector = nil
 	}
-	errs = append(errs, c.ports.Close())
-	c.ports = nil
+	errs = append(errs, c.relays.close(), c.ports.Close())
+	c.relays, c.ports = nil, nil
 	return errors.Join(errs...)
 }

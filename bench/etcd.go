@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,8 +19,10 @@ import (
 type etcd struct {
 	all       bool          // clients connect to every member
 	attempt   time.Duration // bounds a client's write; 0 is no bound
-	children  []*child
+	at        place
+	members   *group
 	ports     *ports.Range
+	relays    *relays
 	endpoints []string
 	leader    string // the endpoint of the member that leads
 }
@@ -35,22 +38,32 @@ func (e *etcd) Start(ctx context.Context, dir string) error {
 	}
 	addresses := e.ports.Addresses(2 * members)
 	clients, peers := addresses[:members], addresses[members:]
-	cluster := make([]string, members)
-	for i, peer := range peers {
-		cluster[i] = fmt.Sprintf("e%d=http://%s", i+1, peer)
+	var names []string
+	if e.relays, names, err = e.at.relay(peers); err != nil {
+		return errors.Join(err, e.Stop())
 	}
+	cluster := make([]string, members)
+	for i, name := range names {
+		cluster[i] = fmt.Sprintf("e%d=http://%s", i+1, name)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return errors.Join(err, e.Stop())
+	}
+	var commands [][]string
 	for i := range members {
 		name := fmt.Sprintf("e%d", i+1)
-		c, err := startChild(dir, name, nil, memberCommand, "-name", name, "-dir", filepath.Join(dir, name),
-			"-client", "http://"+clients[i], "-peer", "http://"+peers[i], "-cluster", strings.Join(cluster, ","))
-		if err != nil {
-			return errors.Join(err, e.Stop())
-		}
-		e.children = append(e.children, c)
-		e.endpoints = append(e.endpoints, clients[i])
+		commands = append(commands, []string{
+			self, memberCommand, "-name", name, "-dir", filepath.Join(dir, name), "-client", "http://" + clients[i],
+			"-peer", "http://" + peers[i], "-known", "http://" + names[i], "-cluster", strings.Join(cluster, ","),
+		})
 	}
-	for _, c := range e.children {
-		if _, err := c.await(ctx, ready); err != nil {
+	if e.members, err = startGroup(ctx, dir, "etcd", e.at.Sync, commands); err != nil {
+		return errors.Join(err, e.Stop())
+	}
+	e.endpoints = clients
+	for range commands {
+		if _, err := e.members.await(ctx, ready); err != nil {
 			return errors.Join(err, e.Stop())
 		}
 	}
@@ -136,11 +149,11 @@ func (e *etcd) HandOver(ctx context.Context) error {
 	return nil
 }
 
-func (e *etcd) Processes() []int { return pids(e.children) }
+func (e *etcd) Processes() []int { return []int{e.members.pid()} }
 
 func (e *etcd) Stop() error {
-	err := errors.Join(stopAll(e.children), e.ports.Close())
-	e.children, e.endpoints, e.ports = nil, nil, nil
+	err := errors.Join(e.members.stop(), e.relays.close(), e.ports.Close())
+	e.members, e.relays, e.endpoints, e.ports = nil, nil, nil, nil
 	return err
 }
 
@@ -148,5 +161,5 @@ func (e *etcd) KillLeader(ctx context.Context) error {
 	if err := e.findLeader(ctx); err != nil {
 		return err
 	}
-	return e.children[slices.Index(e.endpoints, e.leader)].cmd.Process.Kill()
+	return e.members.kill(slices.Index(e.endpoints, e.leader))
 }

@@ -20,12 +20,13 @@ const ready = "ready"
 // heartbeat 100 ms, fsync on) but with a quiet log. It serves until standard
 // input ends.
 func runMember(args []string) error {
-	var name, dir, client, peer, cluster string
+	var name, dir, client, peer, known, cluster string
 	flags := flag.NewFlagSet(memberCommand, flag.ContinueOnError)
 	flags.StringVar(&name, "name", "", "the member's name")
 	flags.StringVar(&dir, "dir", "", "the member's data")
 	flags.StringVar(&client, "client", "", "where clients reach it")
-	flags.StringVar(&peer, "peer", "", "where members reach it")
+	flags.StringVar(&peer, "peer", "", "where it listens for members")
+	flags.StringVar(&known, "known", "", "where members reach it")
 	flags.StringVar(&cluster, "cluster", "", "all members, name=peer,…")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -38,10 +39,14 @@ func runMember(args []string) error {
 	if err != nil {
 		return err
 	}
+	knownURL, err := url.Parse(known)
+	if err != nil {
+		return err
+	}
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster = name, dir, cluster
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*clientURL}, []url.URL{*clientURL}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peerURL}, []url.URL{*peerURL}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peerURL}, []url.URL{*knownURL}
 	cfg.LogLevel, cfg.LogOutputs = "error", []string{filepath.Join(filepath.Dir(dir), name+"-etcd.log")}
 	cfg.EnableGRPCGateway = false
 

@@ -115,7 +115,7 @@ func (a axis) measureSize(ctx context.Context, o options, c *chubby, size int, w
 			return fmt.Errorf("%d: %s: %w", size, r, err)
 		}
 		measured.Memory = residentMemory(c.Processes())
-		results.add(key{growthRow(a.name, size, r.name), r.clients}, "chubby", measured)
+		results.add(key{Row: growthRow(a.name, size, r.name), Clients: r.clients}, "chubby", measured)
 	}
 	return nil
 }

@@ -48,6 +48,10 @@ type options struct {
 
 	sizing bool // measure what one of each thing costs instead
 
+	disks        bool            // measure at places with slower disks and longer links instead
+	syncs, trips []time.Duration // of these places; 0 is this machine
+	at           place           // that is measured now
+
 	processorAtMost float64 // as atMost, of processor time
 
 	crowds    []int         // measure crowds of so many sessions instead
@@ -83,6 +87,8 @@ func run(args []string, out io.Writer) error {
 			return runSpinner()
 		case collectorCommand:
 			return runCollector()
+		case fsyncCommand:
+			return runFsync(args[1:])
 		}
 	}
 	o, err := parseOptions(args)
@@ -109,6 +115,8 @@ func run(args []string, out io.Writer) error {
 		return measureOn(ctx, o, out, runPairs)
 	case o.growth:
 		return measureOn(ctx, o, out, runGrowth)
+	case o.disks:
+		return measureOn(ctx, o, out, surveyFirst)
 	case o.sizing:
 		return measureOn(ctx, o, out, runSizing)
 	case len(o.crowds) > 0:
@@ -154,6 +162,16 @@ func parseOptions(args []string) (options, error) {
 	flags.IntVar(&o.starts, "starts", 1, "with -pairs, start both systems so many times, and measure -rounds pairs of each row each time")
 	flags.BoolVar(&o.growth, "growth", false, "instead measure a cell as its nodes, sessions, replicas and contenders become more; with -docs, write that page")
 	flags.BoolVar(&o.sizing, "sizing", false, "instead measure what one session, one node, one write costs a replica; with -docs, write that page, and the costs that chubbyctl reckons with")
+	flags.BoolVar(&o.disks, "disks", false, "instead measure some rows with slower disks, and with longer links between the processes of a system; with -docs, write that page; fail if an aim of it is missed")
+	delays := func(to *[]time.Duration, name, says, standard string) {
+		flags.Func(name, says+" (default "+standard+")", func(text string) (err error) {
+			*to, err = parseDelays(text)
+			return err
+		})
+		*to, _ = parseDelays(standard)
+	}
+	delays(&o.syncs, "syncs", "by how much -disks makes each fsync longer; durations with commas between them", "0,2ms,5ms,20ms")
+	delays(&o.trips, "trips", "how far apart there and back -disks takes the processes of a system, by relays; durations with commas between them", "0,2ms,10ms,20ms,50ms")
 	flags.Func("crowd", "instead measure what so many idle sessions cost, over few connections; numbers with commas between them; with -docs, write that page", func(text string) (err error) {
 		o.crowds, err = parseNumbers(text)
 		return err
@@ -176,6 +194,12 @@ func parseOptions(args []string) (options, error) {
 	}
 	if o.from != "" {
 		return o, nil
+	}
+	if o.disks {
+		o.kills = min(o.kills, maxKills)
+		if len(places(o)) == 0 {
+			return o, errors.New("-disks with neither -syncs nor -trips: want at least one place; -syncs 0 is this machine as it is")
+		}
 	}
 	o.systems = strings.Split(systems, ",")
 	if systems == "" {

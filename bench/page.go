@@ -46,7 +46,7 @@ func saveResults(file string, results any) error {
 // as the page is, the plots and the results file.
 func (r *record) writePage(file string) error {
 	dir := strings.TrimSuffix(file, filepath.Ext(file))
-	plots, err := r.draw(dir)
+	plots, err := r.draw(dir, figures())
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ const moreRounds = 4
 
 // measurePairs measures a row on both systems, o.rounds times or more, each first in half of the pairs.
 func measurePairs(ctx context.Context, o options, r row, both []*running, start int, results *record) error {
-	k := key{r.name, r.clients}
+	k := key{Row: r.name, Clients: r.clients}
 	if r.rate > 0 {
 		o.measure, o.rounds = openFactor*o.measure, max(1, o.rounds/openFactor)
 	}

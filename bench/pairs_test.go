@@ -53,12 +53,12 @@ func paired() *record {
 		if i == 2 {
 			second.Rate = rate * 3
 		}
-		for _, k := range []key{{"read", 1}, {"lock+unlock, 100 /s asked for", 64}} {
+		for _, k := range []key{{Row: "read", Clients: 1}, {Row: "lock+unlock, 100 /s asked for", Clients: 64}} {
 			r.add(k, "chubby", sample{Rate: rate, P50: time.Millisecond, Ops: 10, ServerCPU: 20, Bytes: 200})
 			r.add(k, encrypted, second)
 		}
 	}
-	r.add(key{"write 256 B", 1}, "chubby", sample{Rate: 1}) // the other does not have it
+	r.add(key{Row: "write 256 B", Clients: 1}, "chubby", sample{Rate: 1}) // the other does not have it
 	return r
 }
 
@@ -82,14 +82,14 @@ func TestPairsAreCompared(t *testing.T) {
 		t.Errorf("beyond the limit of processor time: %v", err)
 	}
 	uneven := paired()
-	for _, k := range []key{{"read", 1}, {"lock+unlock, 100 /s asked for", 64}} {
+	for _, k := range []key{{Row: "read", Clients: 1}, {Row: "lock+unlock, 100 /s asked for", Clients: 64}} {
 		uneven.add(k, "chubby", sample{Rate: 100, P50: time.Millisecond, Ops: 10, ServerCPU: 20})
 		uneven.add(k, encrypted, sample{Rate: 50, P50: 4 * time.Millisecond, Ops: 10, ServerCPU: 10}) // half
 	}
 	if err := uneven.checkPairs(options{processorAtMost: 1.4}); err == nil || !strings.Contains(err.Error(), "asked for") || strings.Contains(err.Error(), "read") {
 		t.Errorf("the interval of the closed loop has the limit in it, and at the set rate the median is above it: %v", err)
 	}
-	if k := (key{"lock+unlock, 100 /s asked for", 64}); !uneven.isUndecided(k, options{processorAtMost: 1.4}) || uneven.isUndecided(key{"read", 1}, options{processorAtMost: 1.4}) {
+	if k := (key{Row: "lock+unlock, 100 /s asked for", Clients: 64}); !uneven.isUndecided(k, options{processorAtMost: 1.4}) || uneven.isUndecided(key{Row: "read", Clients: 1}, options{processorAtMost: 1.4}) {
 		t.Error("the row of a set rate is measured on, and the closed loop is not")
 	}
 	if err := paired().checkPairs(options{atMost: 1.9}); err == nil || !strings.Contains(err.Error(), "read, 1: ") || strings.Contains(err.Error(), "asked for") {
@@ -104,7 +104,7 @@ func TestStartsAreCompared(t *testing.T) {
 	r.addSystem(encrypted, "Chubby --tls")
 	for start, cpu := range []time.Duration{10, 20, 40, 40, 40} {
 		for range 1 + 9*(start/4) { // the last start has ten pairs
-			for i, k := range []key{{"read", 1}, {"lock+unlock, 100 /s asked for", 64}} {
+			for i, k := range []key{{Row: "read", Clients: 1}, {Row: "lock+unlock, 100 /s asked for", Clients: 64}} {
 				r.add(k, "chubby", sample{Rate: 100, P50: time.Millisecond, ServerCPU: 20, Start: start})
 				r.add(k, encrypted, sample{Rate: 100, P50: time.Millisecond, ServerCPU: cpu << (2 * i), Start: start})
 			}
@@ -145,13 +145,13 @@ func TestUnmeasuredBesideTraced(t *testing.T) {
 
 // A row is measured on as long as its interval has the limit in it.
 func TestMorePairsDecide(t *testing.T) {
-	k := key{"read", 1}
+	k := key{Row: "read", Clients: 1}
 	for limit, want := range map[float64]bool{0: false, 0.3: false, 1. / 3: true, 1.9: true, 2: false} { // it is 1/3 to 2
 		if paired().isUndecided(k, options{atMost: limit}) != want {
 			t.Errorf("a limit of %v: undecided is %v, want %v", limit, !want, want)
 		}
 	}
-	if paired().isUndecided(key{"lock+unlock, 100 /s asked for", 64}, options{atMost: 1.9}) || paired().isUndecided(key{"write 256 B", 1}, options{atMost: 1.9}) {
+	if paired().isUndecided(key{Row: "lock+unlock, 100 /s asked for", Clients: 64}, options{atMost: 1.9}) || paired().isUndecided(key{Row: "write 256 B", Clients: 1}, options{atMost: 1.9}) {
 		t.Error("a row that has no limit is undecided")
 	}
 }

@@ -44,12 +44,12 @@ func figures() []figure {
 }
 
 // draw writes the plots to a directory, and returns the names of those that have dots.
-func (r *record) draw(dir string) ([]string, error) {
+func (r *record) draw(dir string, figures []figure) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	var files []string
-	for _, f := range figures() {
+	for _, f := range figures {
 		drawn, err := f.draw(r, dir)
 		if err != nil {
 			return nil, fmt.Errorf("draw %s: %w", f.file, err)

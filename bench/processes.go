@@ -57,17 +57,6 @@ func allProcesses() []process {
 	return list
 }
 
-// childrenOf lists the ids of the children of a process.
-func childrenOf(parent int) []int {
-	var ids []int
-	for _, p := range allProcesses() {
-		if p.parent == parent {
-			ids = append(ids, p.id)
-		}
-	}
-	return ids
-}
-
 // treeOf lists processes and all below them.
 func treeOf(roots []int) []process {
 	all := allProcesses()

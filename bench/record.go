@@ -20,6 +20,7 @@ type record struct {
 	Settle       time.Duration `json:"settle_ns,omitempty"` // of the growth
 	AllEtcd      bool          `json:"etcd_all"`
 	Acquisitions int64         `json:"acquisitions"`
+	Places       []surveyed    `json:"places,omitempty"`
 	Systems      []measured    `json:"systems"` // in the order of turns
 	Results      []*result     `json:"results"` // in the order of the first measurements
 }
@@ -34,9 +35,16 @@ type measured struct {
 type key struct {
 	Row     string `json:"row"`
 	Clients int    `json:"clients"`
+	At      place  `json:"at,omitzero"`
 }
 
-func (k key) String() string { return fmt.Sprintf("%s, %d", k.Row, k.Clients) }
+func (k key) String() string {
+	name := fmt.Sprintf("%s, %d", k.Row, k.Clients)
+	if k.At != (place{}) {
+		name += ", " + k.At.String()
+	}
+	return name
+}
 
 // result is one row of one system over all rounds.
 type result struct {

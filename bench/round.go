@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -17,15 +18,17 @@ func runRounds(ctx context.Context, o options, dir string, results *record, out 
 		return fmt.Errorf("-rows %q: no row has that in its name", o.rows)
 	}
 	for round := range o.rounds {
-		for _, name := range o.systems {
-			s, err := newSystem(name, o)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, s.Version())
-			results.addSystem(name, s.Version())
-			if err := runOnce(ctx, o, name, dir, list, results); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+		for _, o.at = range places(o) {
+			for _, name := range o.systems {
+				s, err := newSystem(name, o)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(os.Stderr, "round %d of %d: %s, %s\n", round+1, o.rounds, s.Version(), o.at)
+				results.addSystem(name, s.Version())
+				if err := runOnce(ctx, o, name, dir, list, results); err != nil {
+					return fmt.Errorf("%s, %s: %w", name, o.at, err)
+				}
 			}
 		}
 	}
@@ -34,6 +37,9 @@ func runRounds(ctx context.Context, o options, dir string, results *record, out 
 
 // report prints the results, and writes the page if one is asked for.
 func report(results *record, o options, out io.Writer) error {
+	if o.disks {
+		return results.reportDisks(o, out)
+	}
 	write := results.writeText
 	if o.output == "json" {
 		write = results.writeLines
@@ -60,7 +66,8 @@ func runOnce(ctx context.Context, o options, name string, dir string, list []row
 			return err
 		}
 		if r.name == handOver || r.name == failover {
-			o.allEtcd, o.etcdAttempt = true, etcdAttempt // a client of the leader alone would be lost with it
+			o.allEtcd = true // a client of the leader alone would be lost with it
+			o.etcdAttempt = etcdAttempt + 4*(o.at.Sync+o.at.Trip)
 		}
 		if !alone(r) || !r.possible(s) {
 			continue
@@ -96,7 +103,7 @@ func measureStarted(ctx context.Context, o options, name, parent string, list []
 		if err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
-		results.add(key{r.name, r.clients}, name, measured)
+		results.add(key{Row: r.name, Clients: r.clients, At: o.at}, name, measured)
 	}
 	return nil
 }
@@ -166,24 +173,35 @@ func operations(r row, workers []worker) ([]operation, bool) {
 func connect(ctx context.Context, s system, n int) ([]worker, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not all clients connected within a minute"))
 	defer cancel()
-	var list []worker
-	for i := range n {
-		w, err := s.Connect(ctx, i)
-		if err != nil {
-			return list, fmt.Errorf("connect client %d: %w", i, err)
+	list := make([]worker, n)
+	errs := inTurns(n, func(i int) (err error) {
+		if list[i], err = s.Connect(ctx, i); err != nil {
+			return fmt.Errorf("connect client %d: %w", i, err)
 		}
-		list = append(list, w)
+		return nil
+	})
+	return slices.DeleteFunc(list, func(w worker) bool { return w == nil }), errs
+}
+
+// inTurns calls do for each number below n, for some at once: a client that connects, or leaves, waits for several commits.
+func inTurns(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	turns := make(chan struct{}, 16)
+	var all sync.WaitGroup
+	for i := range n {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			errs[i] = do(i)
+		})
 	}
-	return list, nil
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // disconnect closes every worker, even if ctx has ended.
 func disconnect(ctx context.Context, workers []worker) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	var errs []error
-	for _, w := range workers {
-		errs = append(errs, w.Close(ctx))
-	}
-	return errors.Join(errs...)
+	return inTurns(len(workers), func(i int) error { return workers[i].Close(ctx) })
 }

@@ -90,6 +90,7 @@ func rows(o options) []row {
 	var chosen []row
 	for _, r := range all {
 		left := r.clients == 0 || (r.name == failover || r.name == handOver) && o.kills == 0 || r.name == acquisitions && r.limit == 0
+		left = left || o.disks && !isSurveyed(r)
 		if strings.Contains(r.String(), o.rows) && !left {
 			chosen = append(chosen, r)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -109,7 +110,7 @@ func newSystem(name string, o options) (system, error) {
 	}
 	switch name {
 	case "chubby":
-		return &chubby{repo: o.repo, logStore: o.logStore}, nil
+		return &chubby{repo: o.repo, logStore: o.logStore, at: o.at}, nil
 	case encrypted:
 		return &chubby{repo: o.repo, logStore: o.logStore, tls: true}, nil
 	case traced:
@@ -119,10 +120,13 @@ func newSystem(name string, o options) (system, error) {
 	case switched:
 		return &chubby{repo: o.repo, logStore: o.logStore, traced: true, switched: true}, nil
 	case "etcd":
-		return &etcd{all: o.allEtcd, attempt: o.etcdAttempt}, nil
+		return &etcd{all: o.allEtcd, attempt: o.etcdAttempt, at: o.at}, nil
 	case "zookeeper":
-		return &zookeeper{}, checkZookeeper()
+		return &zookeeper{at: o.at}, checkZookeeper()
 	case "redis":
+		if o.disks {
+			return nil, errors.New("redis is one process, and nothing waits for another: -disks measures systems of five")
+		}
 		return &redisNode{}, checkRedis()
 	}
 	return nil, fmt.Errorf("there is no system %q: want %s or %s", name, strings.Join(systemNames(), ", "), strings.Join(variants(), ", "))

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/internal/ports"
@@ -27,9 +26,11 @@ const zookeeperHeap = "-Xmx256m"
 
 // zookeeper is five servers of the ZooKeeper that the system has installed.
 type zookeeper struct {
-	children []*child
-	ports    *ports.Range
-	servers  []string // their client addresses, in the order of children
+	at      place
+	members *group
+	ports   *ports.Range
+	relays  *relays
+	servers []string // their client addresses, in the order of members
 }
 
 // checkZookeeper returns an error that says what to install.
@@ -59,18 +60,32 @@ func (z *zookeeper) Start(ctx context.Context, dir string) error {
 	}
 	addresses := z.ports.Addresses(3 * members)
 	z.servers = addresses[:members]
-	var cluster strings.Builder
-	for i := range members {
-		_, election, err := net.SplitHostPort(addresses[2*members+i])
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&cluster, "server.%d=%s:%s\n", i+1, addresses[members+i], election)
+	var known []string // where others reach the ports of the leader, and then of elections, of each
+	if z.relays, known, err = z.at.relay(addresses[members:]); err != nil {
+		return errors.Join(err, z.Stop())
 	}
+	var commands [][]string
 	for i := range members {
-		if err := z.startServer(filepath.Join(dir, fmt.Sprintf("z%d", i+1)), i, cluster.String()); err != nil {
+		var cluster strings.Builder
+		for j := range members {
+			at := known
+			if j == i {
+				at = addresses[members:] // where it listens
+			}
+			_, election, err := net.SplitHostPort(at[members+j])
+			if err != nil {
+				return errors.Join(err, z.Stop())
+			}
+			fmt.Fprintf(&cluster, "server.%d=%s:%s\n", j+1, at[j], election)
+		}
+		command, err := z.writeServer(filepath.Join(dir, fmt.Sprintf("z%d", i+1)), i, cluster.String())
+		if err != nil {
 			return errors.Join(err, z.Stop())
 		}
+		commands = append(commands, command)
+	}
+	if z.members, err = startGroup(ctx, dir, "zookeeper", z.at.Sync, commands); err != nil {
+		return errors.Join(err, z.Stop())
 	}
 	if err := z.awaitAll(ctx); err != nil {
 		return errors.Join(err, z.Stop())
@@ -81,15 +96,15 @@ func (z *zookeeper) Start(ctx context.Context, dir string) error {
 	return nil
 }
 
-// startServer starts one server with the limits of the sample configuration. It syncs each write to
-// disk, as it does by default.
-func (z *zookeeper) startServer(dir string, i int, cluster string) error {
+// writeServer writes the files of one server, with the limits of the sample configuration, and returns its command. It syncs
+// each write to disk, as it does by default.
+func (z *zookeeper) writeServer(dir string, i int, cluster string) ([]string, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "data"), 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	_, port, err := net.SplitHostPort(z.servers[i])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	settings := fmt.Sprintf(`dataDir=%s
 clientPortAddress=127.0.0.1
@@ -105,15 +120,13 @@ admin.enableServer=false
 		"log4j.appender.stderr.Target=System.err\nlog4j.appender.stderr.layout=org.apache.log4j.SimpleLayout\n"
 	for name, text := range map[string]string{"zoo.cfg": settings, "log4j.properties": logging, "data/myid": strconv.Itoa(i + 1)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	c, err := startChild(dir, "zookeeper", nil, keepCommand, "java", zookeeperHeap, "-Dzookeeper.forceSync=yes",
-		"-cp", dir+string(filepath.ListSeparator)+zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(dir, "zoo.cfg"))
-	if err == nil {
-		z.children = append(z.children, c)
-	}
-	return err
+	return []string{
+		"java", zookeeperHeap, "-Dzookeeper.forceSync=yes", "-cp", dir + string(filepath.ListSeparator) + zookeeperJar,
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(dir, "zoo.cfg"),
+	}, nil
 }
 
 // awaitAll waits until every server follows or leads.
@@ -125,10 +138,10 @@ func (z *zookeeper) awaitAll(ctx context.Context) error {
 				break
 			}
 			select {
-			case <-z.children[i].gone:
-				return fmt.Errorf("ZooKeeper's server %d ended: %w\n%s", i+1, errors.Join(z.children[i].err, io.ErrUnexpectedEOF), z.children[i].tail())
+			case <-z.members.gone:
+				return fmt.Errorf("a server of ZooKeeper ended: %w\n%s", errors.Join(z.members.err, io.ErrUnexpectedEOF), z.members.tail())
 			case <-ctx.Done():
-				return fmt.Errorf("ZooKeeper's server %d is not ready: %w\n%s", i+1, context.Cause(ctx), z.children[i].tail())
+				return fmt.Errorf("ZooKeeper's server %d is not ready: %w\n%s", i+1, context.Cause(ctx), z.members.tail())
 			case <-time.After(50 * time.Millisecond):
 			}
 		}
@@ -229,23 +242,18 @@ func (z *zookeeper) Term(ctx context.Context) (uint64, error) {
 	return state.epoch, err
 }
 
-func (z *zookeeper) Processes() []int { return pids(z.children) }
+func (z *zookeeper) Processes() []int { return []int{z.members.pid()} }
 
 func (z *zookeeper) Stop() error {
-	err := errors.Join(stopAll(z.children), z.ports.Close())
-	z.children, z.servers, z.ports = nil, nil, nil
+	err := errors.Join(z.members.stop(), z.relays.close(), z.ports.Close())
+	z.members, z.relays, z.servers, z.ports = nil, nil, nil, nil
 	return err
 }
 
-// KillLeader kills the Java process; the keeper, its parent, then ends too.
 func (z *zookeeper) KillLeader(ctx context.Context) error {
 	i, _, err := z.leader(ctx)
 	if err != nil {
 		return err
 	}
-	java := childrenOf(z.children[i].pid())
-	if len(java) != 1 {
-		return fmt.Errorf("ZooKeeper's server %d has %d processes, want one", i+1, len(java))
-	}
-	return syscall.Kill(java[0], syscall.SIGKILL)
+	return z.members.kill(i)
 }
