@@ -154,13 +154,13 @@ func (c *crowdConn) find(ctx context.Context) *frames.Link {
 	return nil
 }
 
-// await returns the link, once there is one.
+// await returns the link, once there is one that takes calls.
 func (c *crowdConn) await(ctx context.Context) (*frames.Link, error) {
 	for {
 		c.mu.Lock()
 		l, changed := c.link, c.changed
 		c.mu.Unlock()
-		if l != nil {
+		if l != nil && !hasLeft(l) {
 			return l, nil
 		}
 		select {
@@ -168,6 +168,15 @@ func (c *crowdConn) await(ctx context.Context) (*frames.Link, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+}
+
+func hasLeft(l *frames.Link) bool {
+	select {
+	case <-l.Left():
+		return true
+	default:
+		return false
 	}
 }
 
@@ -209,31 +218,37 @@ func isPassing(err error) bool {
 	return errors.Is(err, api.Unavailable) || errors.Is(err, api.NotMaster) || errors.Is(err, api.Uncertain)
 }
 
-// keepAlive sends one KeepAlive after the other, until ctx ends or the cell has ended the session.
+// keepAlive sends one KeepAlive after the other, until ctx ends or the cell has ended the session. After a
+// failure all sessions of a connection wait for one search for the master, as those of the library do.
 func (s *crowdSession) keepAlive(ctx context.Context) {
 	request := &pb.KeepAliveRequest{Caller: &pb.Caller{Session: s.token}}
-	for {
+	for failures := 0; ; {
 		l, err := s.conn.await(ctx)
 		if err != nil {
 			return
 		}
 		request.Caller.Epoch, request.Acknowledged, request.Received, request.Grant = s.epoch, s.seen, s.seen, s.grant
-		err = s.ask(ctx, l, request)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return
-		case errors.Is(pb.Error(err), api.SessionExpired):
-			if s.conn.crowd.ended.Add(1) == 1 {
-				fmt.Fprintln(os.Stderr, "the first session was lost:", pb.Error(err))
-			}
-			return
-		default:
-			if errors.Is(pb.Error(err), api.NotMaster) {
-				l.Close() // maintain finds the other
-			}
-			_ = sleep(ctx, 50*time.Millisecond)
+		if err = s.ask(ctx, l, request); err == nil {
+			failures = 0
+			continue
 		}
+		if ctx.Err() != nil {
+			return
+		}
+		if hasLeft(l) {
+			continue
+		}
+		if err = pb.Error(err); errors.Is(err, api.SessionExpired) {
+			if s.conn.crowd.ended.Add(1) == 1 {
+				fmt.Fprintln(os.Stderr, "the first session was lost:", err)
+			}
+			return
+		}
+		if isPassing(err) {
+			l.Close()
+		}
+		failures++
+		_ = sleep(ctx, time.Duration(min(failures, 10))*50*time.Millisecond)
 	}
 }
 
