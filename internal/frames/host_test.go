@@ -46,7 +46,9 @@ func hostTimes() Times {
 // newHost serves until the test ends.
 func newHost(t testing.TB) *host {
 	h := &host{entered: make(chan struct{}, 1000), leave: make(chan struct{}), parked: make(chan func(), 1000)}
-	h.server = NewServer(ServerConfig{Times: hostTimes(), MaxCalls: hostCalls, MaxRequest: hostRequest})
+	h.server = NewServer(ServerConfig{Times: hostTimes(), MaxCalls: hostCalls, MaxRequest: hostRequest, Prompt: func(method string) bool {
+		return method == pb.TestService_CacheableUnaryCall_FullMethodName
+	}})
 	pb.RegisterTestServiceServer(h.server, h)
 	t.Cleanup(h.server.Stop)
 	return h
@@ -111,6 +113,11 @@ func (h *host) UnaryCall(ctx context.Context, q *pb.SimpleRequest) (*pb.SimpleRe
 		return nil, status.Error(codes.Code(s.GetCode()), s.GetMessage())
 	}
 	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, q.GetResponseSize())}}, nil
+}
+
+// CacheableUnaryCall is UnaryCall, but prompt, as long as the request has no user's name.
+func (h *host) CacheableUnaryCall(ctx context.Context, q *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	return h.UnaryCall(ctx, q)
 }
 
 // park parks a call, which is answered by what UnaryCall would answer.

@@ -1,9 +1,11 @@
 package frames
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,4 +218,47 @@ func processor(b *testing.B) time.Duration {
 	var u unix.Rusage
 	noErr(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Prompt calls are served where they are read, a few at a time of all connections. However many come, none is
+// begun before its turn, and when they are parked they have taken no goroutine.
+func TestPromptCallsHaveTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host, _ *Link, stub pb.TestServiceClient) {
+		var waiting sync.WaitGroup
+		begin := func(stub pb.TestServiceClient, q *pb.SimpleRequest, want codes.Code) {
+			waiting.Go(func() {
+				if _, err := stub.CacheableUnaryCall(t.Context(), q); status.Code(err) != want {
+					t.Errorf("a prompt call: %v, want %v", err, want)
+				}
+			})
+		}
+		for range hostCalls / 2 {
+			begin(stub, parks(1), codes.OK)
+		}
+		synctest.Wait()
+		if n := len(h.server.workers.resting); n != 0 || len(h.parked) != hostCalls/2 || len(h.server.turns) != 0 {
+			t.Errorf("%d goroutines have served calls, %d of which are parked; %d turns are taken", n, len(h.parked), len(h.server.turns))
+		}
+		for range hostCalls / 2 {
+			(<-h.parked)()
+		}
+		waiting.Wait()
+		refused := &pb.SimpleRequest{ResponseStatus: &pb.EchoStatus{Code: int32(codes.NotFound)}}
+		begin(stub, refused, codes.NotFound)
+		waiting.Wait()
+		turns := cap(h.server.turns)
+		for range 2 * turns {
+			ours, theirs := net.Pipe()
+			h.server.Take(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})
+			_, other := linked(t, ours)
+			begin(other, waits(), codes.OK)
+			begin(other, waits(), codes.OK)
+		}
+		synctest.Wait()
+		if n := len(h.entered); n != turns {
+			t.Errorf("%d calls are served at once; %d may be", n, turns)
+		}
+		close(h.leave)
+		waiting.Wait()
+	})
 }

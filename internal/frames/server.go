@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -21,6 +22,10 @@ type ServerConfig struct {
 	MaxCalls, MaxRequest int
 	// Serve serves a call, by the method's Handle. It turns panics into errors. nil: the method alone serves it.
 	Serve func(m *Method, stream grpc.ServerStream) (reply any, err error)
+	// Prompt reports whether a method's handler never waits, except for a mutex; it may park its call. The
+	// goroutine that reads a connection serves such calls, and reads the next when one has been served. nil: every
+	// handler may wait.
+	Prompt func(method string) bool
 	// Tap is called for each call, between its request and the next read from its connection. It returns the
 	// call's context; nil keeps it. The context's peer has the connection's RemoteAddr.
 	Tap func(ctx context.Context) context.Context
@@ -32,6 +37,7 @@ type Server struct {
 	methods map[string]*Method // by full name; constant while it serves
 	pool    buffers
 	workers workers
+	turns   chan struct{} // one element for each prompt call that is being served
 
 	connected sync.WaitGroup // connections; Add only under mu, and not after leaving
 
@@ -42,24 +48,31 @@ type Server struct {
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
 
+// turnsPerProcessor is how many prompt calls are served at once. All else in the process waits behind them for a
+// processor: a replica whose Raft waits for longer than an election takes is no longer the master.
+const turnsPerProcessor = 2
+
 // NewServer returns a server without services.
 func NewServer(cfg ServerConfig) *Server {
-	return &Server{cfg: cfg, methods: map[string]*Method{}, conns: map[*serverConn]struct{}{}}
+	turns := make(chan struct{}, turnsPerProcessor*runtime.GOMAXPROCS(0))
+	return &Server{cfg: cfg, methods: map[string]*Method{}, conns: map[*serverConn]struct{}{}, turns: turns}
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Call it before the first connection is served.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	for _, m := range desc.Methods {
 		name := "/" + desc.ServiceName + "/" + m.MethodName
-		s.methods[name] = &Method{Name: name, Impl: impl, Unary: m.Handler}
+		s.methods[name] = &Method{Name: name, Impl: impl, Unary: m.Handler, prompt: s.isPrompt(name)}
 	}
 	for _, m := range desc.Streams {
 		if !m.ClientStreams {
 			name := "/" + desc.ServiceName + "/" + m.StreamName
-			s.methods[name] = &Method{Name: name, Impl: impl, Stream: m.Handler}
+			s.methods[name] = &Method{Name: name, Impl: impl, Stream: m.Handler, prompt: s.isPrompt(name)}
 		}
 	}
 }
+
+func (s *Server) isPrompt(method string) bool { return s.cfg.Prompt != nil && s.cfg.Prompt(method) }
 
 // Alias serves a method by another name, too.
 func (s *Server) Alias(name, as string) { s.methods[as] = s.methods[name] }
@@ -320,7 +333,11 @@ func (c *serverConn) readRequest(h Header) error {
 	call.begin()
 	c.running <- struct{}{} // the handler of an abandoned call may still run
 	c.handlers.Add(1)
-	c.server.workers.run(call.serve)
+	if call.method.prompt {
+		call.serveInTurn()
+	} else {
+		c.server.workers.run(call.serve)
+	}
 	return nil
 }
 

@@ -94,18 +94,36 @@ func (k *serverCall) begin() {
 func (k *serverCall) serve() { k.returned(k.conn.server.handle(k.method, k)) }
 
 func (k *serverCall) returned(reply any, err error) {
-	if errors.Is(err, ErrParked) && k.parking != nil {
-		k.parking.advance()
-		return
+	if !k.isParked(err) {
+		k.answer(reply, err, k.conn.out.flush)
 	}
-	k.answer(reply, err)
 }
 
-func (k *serverCall) answer(reply any, err error) {
+// serveInTurn serves a prompt call in the goroutine that reads, which has no time to write.
+func (k *serverCall) serveInTurn() {
+	turns := k.conn.server.turns
+	turns <- struct{}{}
+	reply, err := k.conn.server.handle(k.method, k)
+	<-turns
+	if !k.isParked(err) {
+		k.answer(reply, err, k.conn.out.write)
+	}
+}
+
+// isParked reports whether a handler has parked the call.
+func (k *serverCall) isParked(err error) bool {
+	if !errors.Is(err, ErrParked) || k.parking == nil {
+		return false
+	}
+	k.parking.advance()
+	return true
+}
+
+func (k *serverCall) answer(reply any, err error, write func()) {
 	k.cancel(errUnread)
 	k.drop()
 	if k.finish(reply, err) {
-		k.conn.out.flush()
+		write()
 	}
 	<-k.conn.running
 	k.conn.handlers.Done()
@@ -275,6 +293,8 @@ type Method struct {
 	Impl   any
 	Unary  grpc.MethodHandler // nil with several replies
 	Stream grpc.StreamHandler
+
+	prompt bool // see ServerConfig.Prompt
 }
 
 // Handle calls the method, which receives its request from stream. intercept is called between a request and a

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -215,4 +216,38 @@ func TestFormerNamesAreServed(t *testing.T) {
 	if former := pb.FormerName(pb.Chubby_CloseHandle_FullMethodName); former != "/chubby.v1.Chubby/Close" || pb.FormerName(former) != "" {
 		t.Errorf("CloseHandle was %q", former)
 	}
+}
+
+// keeping serves KeepAlives, which wait for leave.
+type keeping struct {
+	pb.UnimplementedChubbyServer
+	entered, leave chan struct{}
+}
+
+func (k *keeping) KeepAlives(*pb.KeepAliveRequest, grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
+	k.entered <- struct{}{}
+	<-k.leave
+	return nil
+}
+
+// The KeepAlives of a connection are served one after the other, however many come at once, as after a fail-over:
+// they wait in the network, and not for a processor, which Raft needs.
+func TestKeepAlivesComeInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 3
+		k, l := &keeping{entered: make(chan struct{}, calls), leave: make(chan struct{})}, bufconn.Listen(4<<10)
+		serveOn(t, newService(Config{Logger: slog.New(slog.DiscardHandler)}), k, l, newHeld(limitsOf(1<<30)), testbed.Clock())
+		r := newFramed(t, l)
+		for range calls {
+			testbed.Must(r.begin(pb.Chubby_KeepAlives_FullMethodName, &pb.KeepAliveRequest{}))(t)
+		}
+		synctest.Wait()
+		if n := len(k.entered); n != 1 {
+			t.Errorf("%d KeepAlives of a connection are served at once", n)
+		}
+		close(k.leave)
+		for range calls {
+			r.ending()
+		}
+	})
 }

@@ -41,6 +41,7 @@ func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 	f := frames.NewServer(frames.ServerConfig{
 		Times:    frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: maxIdle},
 		MaxCalls: maxStreams, MaxRequest: api.MaxCommand, Serve: s.serve, Tap: withCall,
+		Prompt: func(method string) bool { return s.rpcs[method].keepsAlive },
 	})
 	register(f)
 	for _, m := range pb.Chubby_ServiceDesc.Methods {

@@ -86,9 +86,6 @@ func (s chubbyService) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if !k.call.Waits() {
-		return s.finish(ctx, k)
-	}
 	return nil, s.await(ctx, k, func() (any, error) { return s.finish(ctx, k) })
 }
 
