@@ -147,7 +147,8 @@ func (r *Replica) release() {
 }
 
 // awaitEpochsEnd waits for the end of the epoch before Raft shuts down. A stopping Raft may not answer
-// proposals, for which the proposer waits. A running Raft answers, at the latest when it has stepped down.
+// proposals, for which the proposer waits. A running Raft answers, at the latest when it has stepped down and its disk
+// has written what it was sent.
 func (r *Replica) awaitEpochsEnd() {
 	late := time.NewTimer(epochsEndLimit)
 	defer late.Stop()

@@ -25,8 +25,8 @@ import (
 )
 
 // A replica whose disk is full ends with a message and no stack trace, and the others go on with
-// everything that was acknowledged, also if it is the master, which has sent them what it cannot write. When there
-// is room again and it is started, it catches up.
+// everything that was acknowledged, also if it is the master. When there is room again and it is started, it catches
+// up.
 func TestDiskFull(t *testing.T) {
 	besideOthers(t)
 	for store, c := range map[string]struct {

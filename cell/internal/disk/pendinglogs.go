@@ -51,6 +51,9 @@ func (l *pendingLogs) StoreLogs(logs []*raft.Log) error {
 	if l.isFull() {
 		l.drain()
 	}
+	if l.failStop.failure() != nil {
+		runtime.Goexit() // as failStopLogs does
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pending = append(l.pending, logs...); l.stored == nil {
@@ -171,8 +174,8 @@ type appliesStored struct {
 
 var _ raft.BatchingFSM = appliesStored{}
 
-// ErrEnded is the result of an entry that is not applied because the disk has failed. It may be committed.
-var ErrEnded = errors.New("the disk of this replica has failed")
+// ErrEnded is the result of an entry that is not applied because the log has failed. It may be committed.
+var ErrEnded = errors.New("the log of this replica has failed")
 
 // Apply implements raft.FSM.
 func (f appliesStored) Apply(log *raft.Log) any {

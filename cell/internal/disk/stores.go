@@ -252,9 +252,7 @@ func (s *Stores) First() (index uint64) {
 // everything stays open and locked, since the file may yet be written.
 func (s *Stores) Close() error {
 	s.closeOnce.Do(func() {
-		if s.pending != nil {
-			s.pending.work.Wait() // Raft does not wait for it
-		}
+		s.awaitWriter()
 		if s.failStop.active.Load() > 0 {
 			s.closeErr = dataError(s.dir, s.failStop.failure(), "an operation on the disk has not come back: the directory stays locked until this process ends")
 			return
@@ -264,6 +262,22 @@ func (s *Stores) Close() error {
 		}
 	})
 	return s.closeErr
+}
+
+// awaitWriter waits for what is written in the background, as Raft does not, until the write hangs.
+func (s *Stores) awaitWriter() {
+	if s.pending == nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.pending.work.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(s.failStop.stall):
+	}
 }
 
 // Bootstrap writes the first entry of the log, the configuration, the same on every member; then it records

@@ -200,9 +200,9 @@ func (p *proposer) hasGathered(expected int) bool {
 }
 
 const (
-	// gatherAbove is how long an entry has to take before gather waits: callers need a part of a millisecond to come
-	// back.
-	gatherAbove = 4 * time.Millisecond
+	// gatherAbove is how long an entry has to take before gather waits: on busy processors entries of near replicas take
+	// some milliseconds, and callers no less.
+	gatherAbove = 8 * time.Millisecond
 	gatherMost  = 400 * time.Millisecond
 )
 

@@ -47,8 +47,8 @@ const (
 	Caches  Kind = "wait for caches"
 	Pending Kind = "wait for the entry before"
 	Entry   Kind = "commit"
-	Append  Kind = "append and sync" // to the log of this replica; the others are sent the entry after that
-	Quorum  Kind = "wait for a quorum"
+	Append  Kind = "append and sync"   // to the log of this replica, while the entry is sent to the others
+	Quorum  Kind = "wait for a quorum" // after that
 	Apply   Kind = "apply"
 	Observe Kind = "observe" // the master takes note of what the entry did, and grants locks
 )
