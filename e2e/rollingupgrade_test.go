@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/raftfsm"
 )
+
+// before is for versions between the last release and this one, which no clone of one commit can build.
+var before = flag.String("before", "", "a directory with a chubbyd of another version, for one replica while TestRollingUpgrade kills masters of each version")
 
 // A cell under load goes from the last release to this version, replica by replica, goes back in part, goes up again,
 // and has its upgrade finished. All replicas compute the same state, nothing that was acknowledged is lost, and no
@@ -140,7 +144,29 @@ func (u *upgrade) rollMasters() {
 			by = syscall.SIGTERM
 		}
 		u.refuseToFinish()
-		u.replace(master, by, u.next)
+		if u.replace(master, by, u.next); by == syscall.SIGKILL {
+			u.killMasters()
+		}
+		u.compare()
+	}
+}
+
+// killMasters kills masters of each version while one replica has the release: what they have acknowledged while the log of others was of
+// another version is still there in the end.
+func (u *upgrade) killMasters() {
+	u.t.Helper()
+	versions := []release{u.next, u.released}
+	if *before != "" {
+		between := release{name: "the version in " + *before, dir: *before}
+		u.replace(u.follower(u.next), syscall.SIGTERM, between)
+		versions = append(versions, between)
+		defer func() { u.replace(u.oneWith(between, ""), syscall.SIGTERM, u.next) }()
+	}
+	for _, version := range versions {
+		master := u.oneWith(version, "")
+		u.transfer(master)
+		time.Sleep(500 * time.Millisecond) // it serves clients of both versions
+		u.replace(master, syscall.SIGKILL, version)
 		u.compare()
 	}
 }
