@@ -7,6 +7,7 @@ export GOTOOLCHAIN := $(shell awk '$$1 == "toolchain" { print $$2 }' go.mod)
 FUZZTIME ?= 30s
 BENCHFLAGS ?=
 STEADY ?= 10m
+KILLS ?= 20m
 ROUNDS ?= 10
 # e2e is the longest and mostly waits for processes and disks, so it begins first and leaves a processor for one more package. A
 # collector that runs less often saves a sixth of the processor time of compiling and testing.
@@ -103,8 +104,12 @@ endurance: ## run the tests of limits at their full size, and an hour of random 
 	go test -count 1 -timeout 30m -v -run 'Random|Storm' ./client/recipe -rounds 10000
 	go test -count 1 -timeout 30m -v -run Scenario ./client -five -scenario 1h
 
+.PHONY: kills
+kills: ## kill and stop replicas with slow disks while entries are on their way to the master's log, for KILLS (20m; needs strace)
+	go test -count 1 -timeout 12h -v -run 'TestKills$$' ./e2e -kills $(KILLS)
+
 .PHONY: nightly
-nightly: ## run race, acceptance, endurance, mutants, fuzz and steady, some hours (writes docs/dev/nightly.md)
+nightly: ## run race, acceptance, endurance, kills, mutants, fuzz and steady, some hours (writes docs/dev/nightly.md)
 	./test/nightly.sh
 
 .PHONY: allocations

@@ -121,7 +121,7 @@ func (r *replaced) checkAll(left ...string) {
 	}
 	r.traffic.stop()
 	r.traffic.check()
-	r.traffic.guard.check()
+	r.traffic.guard.check(20)
 	r.checkHashes()
 	report(r.t, errors.Join(r.files.checkFiles(r.t.Context(), r.reader), r.history.check(r.first)))
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,9 +23,11 @@ type rollingCell struct {
 	*world
 	cell  *client.Cell
 	procs map[string]*process
-	has   map[string]release // the version that each replica runs
+	has   map[string]release               // the version that each replica runs
+	slow  func(id string, serve *exec.Cmd) // makes the disk of a replica slow that is to be started; nil if all are as they are
 
 	clients []*client.Client
+	lease   time.Duration // of those that are opened from now on; 0 is the usual one
 }
 
 var rollingIDs = []string{"r1", "r2", "r3", "r4", "r5"}
@@ -53,6 +56,7 @@ func startRollingCell(t *testing.T, version release) *rollingCell {
 // newClient opens a session of this process.
 func (r *rollingCell) newClient(cfg client.Config) *client.Client {
 	r.t.Helper()
+	cfg.Lease = cmp.Or(cfg.Lease, r.lease)
 	c := r.client(cfg)
 	r.clients = append(r.clients, c)
 	return c
@@ -90,6 +94,9 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 	if version == thisVersion() {
 		// The log says that a check point was reached; spares, if there are any, do not stand by for hours.
 		cmd.Env = append(cmd.Env, "CHUBBYD_LOG_LEVEL=debug", "CHUBBYD_REPLACE_AFTER="+cell.MinReplaceAfter.String())
+	}
+	if r.slow != nil {
+		r.slow(id, cmd)
 	}
 	r.procs[id] = launch(r.t, cmd, (*exec.Cmd).Start)
 	return r.procs[id]

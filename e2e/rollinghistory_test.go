@@ -119,6 +119,18 @@ func checkRealTime(all []operation) error {
 
 // compareAndSwap has clients of both versions read and write one file.
 func (l *traffic) compareAndSwap(path string) (h *history, first operation) {
+	l.cell.t.Helper()
+	h, first = l.swapByHandles(path, 40*time.Millisecond)
+	n := 0
+	l.repeat("a writer of the release", 300*time.Millisecond, func(ctx context.Context) error {
+		n++
+		return h.swapByCtl(ctx, l, path, fmt.Sprintf("%d of the release", n))
+	})
+	return h, first
+}
+
+// swapByHandles has clients of this version do so, with pauses between what each does.
+func (l *traffic) swapByHandles(path string, pause time.Duration) (h *history, first operation) {
 	t := l.cell.t
 	t.Helper()
 	h, first = &history{}, operation{write: true, contents: "first"}
@@ -128,16 +140,11 @@ func (l *traffic) compareAndSwap(path string) (h *history, first operation) {
 	for i := range 3 { // two of them read through a cache
 		handle := l.cell.handle(t.Context(), l.cell.newClient(client.Config{NoCache: i == 0}), path)
 		n := 0
-		l.repeat("a writer of one file", 40*time.Millisecond, func(ctx context.Context) error {
+		l.repeat("a writer of one file", pause, func(ctx context.Context) error {
 			n++
 			return h.swapByHandle(ctx, l, handle, fmt.Sprintf("%d of writer %d", n, i), n%3 == 0)
 		})
 	}
-	n := 0
-	l.repeat("a writer of the release", 300*time.Millisecond, func(ctx context.Context) error {
-		n++
-		return h.swapByCtl(ctx, l, path, fmt.Sprintf("%d of the release", n))
-	})
 	return h, first
 }
 

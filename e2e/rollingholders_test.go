@@ -211,15 +211,15 @@ func (l *traffic) killGuard() {
 	})
 }
 
-// check looks at what the server has written down, and that there was something to refuse.
-func (g *guardWitness) check() {
+// check looks at what the server has written down, and that it has seen that many holders and refused that many late requests.
+func (g *guardWitness) check(least int) {
 	g.t.Helper()
 	let, tokens, lower := g.readJournal()
 	g.t.Logf("the guarded server has worked %d times for %d holders, and refused %d late requests; it was killed %d times", let, tokens, g.stale.Load(), g.kills)
 	if lower > 0 || g.lower.Load() > 0 || g.other.Load() > 0 {
 		g.t.Errorf("%d lines of the journal are of lower tokens than those before; %d late requests were let in, and %d answers were neither", lower, g.lower.Load(), g.other.Load())
 	}
-	if tokens < 20 || g.stale.Load() < 20 || int64(let) < g.accepted.Load() {
+	if tokens < least || g.stale.Load() < int64(least) || int64(let) < g.accepted.Load() {
 		g.t.Error("the guarded server has seen too little to be a witness")
 	}
 }

@@ -168,16 +168,8 @@ rmdir "$0/inside"
 
 // contend has clients of both versions want the lock of the guarded server.
 func (l *traffic) contend() {
-	t := l.cell.t
-	t.Helper()
-	l.guardTheLock()
-	dir := t.TempDir()
-	noErr(t, os.WriteFile(filepath.Join(dir, "token"), []byte("0\n"), 0o600))
-	for range 2 {
-		c := l.cell.newClient(client.Config{})
-		h := l.cell.handle(t.Context(), c, guardedLock)
-		l.repeat("a contender", 30*time.Millisecond, func(ctx context.Context) error { return l.hold(ctx, c, h, witnessDir(dir)) })
-	}
+	l.cell.t.Helper()
+	dir := l.contendByHandles()
 	l.repeat("a contender of the release", 300*time.Millisecond, func(ctx context.Context) error {
 		out, err := l.mustCtl(ctx, "acquire", guardedLock, "--", "sh", "-c", witnessScript, dir, os.Args[0], l.guard.server.Load().url)
 		if err == nil {
@@ -185,6 +177,21 @@ func (l *traffic) contend() {
 		}
 		return err
 	})
+}
+
+// contendByHandles has clients of this version want it. They report to a witness in the directory that it returns.
+func (l *traffic) contendByHandles() (dir string) {
+	t := l.cell.t
+	t.Helper()
+	l.guardTheLock()
+	dir = t.TempDir()
+	noErr(t, os.WriteFile(filepath.Join(dir, "token"), []byte("0\n"), 0o600))
+	for range 2 {
+		c := l.cell.newClient(client.Config{})
+		h := l.cell.handle(t.Context(), c, guardedLock)
+		l.repeat("a contender", 30*time.Millisecond, func(ctx context.Context) error { return l.hold(ctx, c, h, witnessDir(dir)) })
+	}
+	return dir
 }
 
 // hold takes a lock, and gives it back. Its sequencer is valid in between, and not after.

@@ -227,7 +227,7 @@ func (u *upgrade) checkAll() {
 	u.t.Helper()
 	u.traffic.stop()
 	u.traffic.check()
-	u.traffic.guard.check()
+	u.traffic.guard.check(20)
 	u.checkHashes()
 	u.holders.check(u.t, u.released)
 	report(u.t, u.files.checkFiles(u.t.Context(), u.reader))

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs the checks that are too long for every change, one after the other (make nightly), or those that are named: test/nightly.sh fuzz.
 # After each of them it writes the result to docs/dev/nightly.md, and leaves the results of the others there. If a check fails, it runs the
-# others, and then fails. The limits add up to less than twelve hours on a machine of two cores.
+# others, and then fails. The limits add up to less than thirteen hours on a machine of two cores.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 page=docs/dev/nightly.md
 steps='race|90m|every test three times, in random order, under the race detector
 acceptance|150m|the drills as often as the promises say
 endurance|150m|the limits at their full size, and an hour of random clients and troubles
+kills|40m|replicas with slow disks killed and stopped, most of them while entries are on their way to the master's log
 mutants|180m|the source changed in small ways, one at a time; a test has to fail
 fuzz FUZZTIME=2m0s|120m|every fuzz target
 steady|20m|a cell under load keeps its master'
