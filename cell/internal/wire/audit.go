@@ -63,7 +63,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	if m == nil {
 		m, _ = s.cfg.Replica.Master()
 	}
-	node, known := nodeOf(m, request)
+	node, known := s.nodeOf(m, request)
 	if !refused && (!mayBeDone(e.Code) || before.own || !isAct(before.audited, node, request)) {
 		return
 	}
@@ -241,12 +241,12 @@ func isAct(scope audited, node api.Name, request any) bool {
 func isList(node api.Name) bool { return strings.HasPrefix(string(node), string(api.ACLDir)+"/") }
 
 // nodeOf returns the name of the node that a request concerns, if any, and if a master can tell. m may be nil.
-func nodeOf(m *master.Master, request any) (name api.Name, known bool) {
+func (s *service) nodeOf(m *master.Master, request any) (name api.Name, known bool) {
 	if m == nil {
 		return "", false
 	}
 	named := func(token []byte) (api.Name, bool) {
-		h, err := signerOf(m).parseHandle(token)
+		h, err := s.signerOf(m).parseHandle(token)
 		return h.Node.Name, err == nil
 	}
 	switch q := request.(type) {

@@ -153,7 +153,7 @@ func (s *service) traceSubject(request any) (about TraceSubject) {
 			about.Session = who.Session
 		}
 	}
-	if name, known := nodeOf(m, request); known {
+	if name, known := s.nodeOf(m, request); known {
 		about.Path = m.Path(name)
 	}
 	return about

@@ -26,7 +26,7 @@ func (s chubbyService) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenRep
 		}
 		stat, withheld := statFor(m, r.Handle, o.Created, o.Stat)
 		return &pb.OpenReply{
-			Handle:    signerOf(m).handle(o.Handle),
+			Handle:    s.signerOf(m).handle(o.Handle),
 			HandleId:  uint64(o.Handle.Owner.Handle),
 			Created:   o.Created,
 			Stat:      stat,

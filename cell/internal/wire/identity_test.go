@@ -226,7 +226,7 @@ func someHandle() master.Handle {
 // A handle token carries all that a later master needs to recreate the handle:
 // its mode, and the master that made it (Chubby §2.3).
 func TestHandleTokenSaysItAll(t *testing.T) {
-	s := signer{secret: []byte("secret")}
+	s := newSigner([]byte("secret"))
 	for _, want := range []master.Handle{someHandle(), {}, {Directory: true, Node: namespace.Ref{Instance: 1}}} {
 		if got, err := s.parseHandle(s.handle(want)); err != nil || got != want {
 			t.Errorf("got  %+v (%v)\nwant %+v", got, err, want)
@@ -236,7 +236,7 @@ func TestHandleTokenSaysItAll(t *testing.T) {
 
 // Check digits: a client cannot forge a handle, nor change one (Chubby §2.3).
 func TestHandleTokenCannotBeForged(t *testing.T) {
-	s := signer{secret: []byte("secret")}
+	s := newSigner([]byte("secret"))
 	token := s.handle(someHandle())
 	for i := range token {
 		forged := bytes.Clone(token)
@@ -245,7 +245,7 @@ func TestHandleTokenCannotBeForged(t *testing.T) {
 			t.Errorf("with byte %d changed: %v", i, err)
 		}
 	}
-	if _, err := (signer{secret: []byte("another cell")}).parseHandle(token); !errors.Is(err, api.BadHandle) {
+	if _, err := newSigner([]byte("another cell")).parseHandle(token); !errors.Is(err, api.BadHandle) {
 		t.Errorf("of another cell: %v", err)
 	}
 	if _, err := s.parseHandle(s.session(7)); !errors.Is(err, api.BadHandle) {
@@ -257,7 +257,7 @@ func TestHandleTokenCannotBeForged(t *testing.T) {
 // was not sealed is refused, and a sealed one with odd fields does no harm.
 func FuzzTokens(f *testing.F) {
 	seeds.Add(f)
-	s := signer{secret: []byte("secret")}
+	s := newSigner([]byte("secret"))
 	f.Add(s.handle(someHandle()))
 	f.Add(s.session(7))
 	f.Add(s.ticket(master.Ticket{Epoch: 3, Number: 4}, namespace.Ref{Name: "/f", Instance: 9}, 7, 300))
@@ -276,7 +276,7 @@ func FuzzTokens(f *testing.F) {
 
 // A ticket is valid only for the lock in whose queue it was given.
 func TestTicketOfAnotherLock(t *testing.T) {
-	s := signer{secret: make([]byte, 32)}
+	s := newSigner(make([]byte, 32))
 	a, b := namespace.Ref{Name: "/a", Instance: 3}, namespace.Ref{Name: "/b", Instance: 4}
 	given := master.Ticket{Epoch: 1, Number: 5}
 	token := s.ticket(given, a, 7, 9)

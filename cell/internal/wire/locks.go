@@ -77,7 +77,7 @@ func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 
 func (s chubbyService) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
 	granted, err := s.askForLock("acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
-		tokens, lock, by := signerOf(m), r.Handle.Node, r.Claim.Mutation
+		tokens, lock, by := s.signerOf(m), r.Handle.Node, r.Claim.Mutation
 		r.Ticket = tokens.parseTicket(q.GetTicket(), lock, by.Session, by.Number)
 		r.Detects, r.Waited = q.GetDetectDeadlock(), time.Duration(q.GetWaitedNs())
 		r.Queued = func(now master.Queued) error {
@@ -148,7 +148,7 @@ func (s chubbyService) SetSequencer(ctx context.Context, q *pb.SetSequencerReque
 			return nil, err
 		}
 		h.Precondition, err = m.Locks.Precondition(h.Owner.Session, seq)
-		return &pb.SetSequencerReply{Handle: signerOf(m).handle(h)}, err
+		return &pb.SetSequencerReply{Handle: s.signerOf(m).handle(h)}, err
 	})
 }
 

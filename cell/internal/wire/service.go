@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc64"
 	"log/slog"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -114,13 +115,13 @@ type TraceSubject struct {
 // service has what all calls need. They are methods of chubbyService and cellService: one only decodes, makes one call of
 // the master, and encodes. The service finds the master and the caller, and completes the error.
 type service struct {
-	cfg      Config
-	rpcs     map[string]rpc
-	sessions verified[api.SessionID]
-	owners   verified[string] // of sessions
-	handles  verified[master.Handle]
-	refused  loglimit.Refusals // calls without the right
-	slow     loglimit.Refusals // slow calls
+	cfg     Config
+	rpcs    map[string]rpc
+	signer  atomic.Pointer[signer]
+	owners  verified[string] // of sessions
+	handles verified[master.Handle]
+	refused loglimit.Refusals // calls without the right
+	slow    loglimit.Refusals // slow calls
 }
 
 func newService(cfg Config) *service { return &service{cfg: cfg, rpcs: rpcs()} }
@@ -224,20 +225,15 @@ func (s *service) fail(op string, err error) error { return s.complete(nil, op, 
 
 // callerOf reads the caller, without a check of its epoch.
 func (s *service) callerOf(m *master.Master, c *pb.Caller) (master.Caller, error) {
-	tokens, token := signerOf(m), c.GetSession()
-	id, known := s.sessions.get(tokens.secret, token)
-	if !known {
-		var err error
-		if id, err = tokens.parseSession(token); err != nil {
-			return master.Caller{}, err
-		}
-		s.sessions.put(tokens.secret, token, id)
+	id, err := s.signerOf(m).parseSession(c.GetSession())
+	if err != nil {
+		return master.Caller{}, err
 	}
 	return master.Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, nil
 }
 
 func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (master.Handle, error) {
-	tokens := signerOf(m)
+	tokens := s.signerOf(m)
 	h, known := s.handles.get(tokens.secret, token)
 	if !known {
 		var err error
@@ -254,7 +250,7 @@ func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (m
 }
 
 func (s *service) ownerOf(m *master.Master, token []byte) (string, error) {
-	tokens := signerOf(m)
+	tokens := s.signerOf(m)
 	if owner, known := s.owners.get(tokens.secret, token); known {
 		return owner, nil
 	}

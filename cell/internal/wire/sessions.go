@@ -34,7 +34,7 @@ func (s chubbyService) CreateSession(ctx context.Context, q *pb.CreateSessionReq
 			return nil, err
 		}
 		return &pb.CreateSessionReply{
-			Session: signerOf(m).session(id),
+			Session: s.signerOf(m).session(id),
 			Id:      uint64(id),
 			Epoch:   uint64(m.Epoch()),
 			CellId:  string(m.State().CellID),

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
 	"sync"
 	"time"
 
@@ -17,9 +18,26 @@ import (
 // signer makes and checks what clients carry without understanding it: sessions, handles and tickets. Each is a
 // kind, its fields, and check digits (Chubby §2.3) over both, keyed with the cell's replicated secret: no
 // client can forge one, and any later master can read it.
-type signer struct{ secret []byte }
+// It is safe for concurrent use.
+type signer struct {
+	secret []byte
+	macs   sync.Pool // of hash.Hash: to begin with the secret costs more than the digits of a token
+}
 
-func signerOf(m *master.Master) signer { return signer{secret: m.State().Secret} }
+func newSigner(secret []byte) *signer {
+	return &signer{secret: secret, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
+}
+
+// signerOf returns the signer with a master's secret. It is another one only after the cell's state was replaced.
+func (s *service) signerOf(m *master.Master) *signer {
+	secret := m.State().Secret
+	known := s.signer.Load()
+	if known == nil || !bytes.Equal(known.secret, secret) {
+		known = newSigner(secret)
+		s.signer.Store(known)
+	}
+	return known
+}
 
 const (
 	sessionToken byte = 1
@@ -31,32 +49,38 @@ const (
 
 const macSize = 16 // bytes of HMAC-SHA-256
 
-func (s signer) seal(kind byte, fields []byte) []byte {
+func (s *signer) seal(kind byte, fields []byte) []byte {
 	token := append([]byte{kind}, fields...)
-	mac := hmac.New(sha256.New, s.secret)
-	mac.Write(token)
-	return append(token, mac.Sum(nil)[:macSize]...)
+	digits := s.digits(token)
+	return append(token, digits[:]...)
+}
+
+func (s *signer) digits(body []byte) [macSize]byte {
+	mac := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(mac)
+	mac.Reset()
+	mac.Write(body)
+	var sum [sha256.Size]byte
+	return [macSize]byte(mac.Sum(sum[:0]))
 }
 
 // unseal returns the fields of a token of that kind, if its check digits are right.
-func (s signer) unseal(kind byte, token []byte) ([]byte, bool) {
+func (s *signer) unseal(kind byte, token []byte) ([]byte, bool) {
 	if len(token) < 1+macSize || token[0] != kind {
 		return nil, false
 	}
-	body, digits := token[:len(token)-macSize], token[len(token)-macSize:]
-	mac := hmac.New(sha256.New, s.secret)
-	mac.Write(body)
-	if !hmac.Equal(mac.Sum(nil)[:macSize], digits) {
+	body, digits := token[:len(token)-macSize], s.digits(token[:len(token)-macSize])
+	if !hmac.Equal(digits[:], token[len(token)-macSize:]) {
 		return nil, false
 	}
 	return body[1:], true
 }
 
-func (s signer) session(id api.SessionID) []byte {
+func (s *signer) session(id api.SessionID) []byte {
 	return s.seal(sessionToken, binary.AppendUvarint(nil, uint64(id)))
 }
 
-func (s signer) parseSession(token []byte) (api.SessionID, error) {
+func (s *signer) parseSession(token []byte) (api.SessionID, error) {
 	if fields, ok := s.unseal(sessionToken, token); ok {
 		if id, n := binary.Uvarint(fields); n == len(fields) {
 			return api.SessionID(id), nil
@@ -65,7 +89,7 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 	return 0, api.Errorf(api.SessionExpired, "this is no session of this cell; open a new one")
 }
 
-func (s signer) handle(h master.Handle) []byte {
+func (s *signer) handle(h master.Handle) []byte {
 	var flags uint64
 	for bit, is := range [...]bool{h.Ephemeral, h.Directory, h.CachesLock, h.NoCache} {
 		if is {
@@ -88,7 +112,7 @@ func noHandle() error {
 	return api.Errorf(api.BadHandle, "this is no handle of this session; open the node anew")
 }
 
-func (s signer) parseHandle(token []byte) (master.Handle, error) {
+func (s *signer) parseHandle(token []byte) (master.Handle, error) {
 	fields, ok := s.unseal(handleToken, token)
 	n, names, whole := uvarints(fields, 11)
 	if !ok || !whole || n[10] > uint64(len(names)) {
@@ -105,7 +129,7 @@ func (s signer) parseHandle(token []byte) (master.Handle, error) {
 	}, nil
 }
 
-func (s signer) ticket(t master.Ticket, lock namespace.Ref, id api.SessionID, request api.RequestNumber) []byte {
+func (s *signer) ticket(t master.Ticket, lock namespace.Ref, id api.SessionID, request api.RequestNumber) []byte {
 	fields := binary.AppendUvarint(nil, uint64(t.Epoch))
 	for _, n := range []uint64{t.Number, uint64(id), uint64(request), uint64(lock.Instance)} {
 		fields = binary.AppendUvarint(fields, n)
@@ -115,7 +139,7 @@ func (s signer) ticket(t master.Ticket, lock namespace.Ref, id api.SessionID, re
 
 // parseTicket reads the ticket of a request for a lock. With any other token, it returns the zero ticket, and
 // the request goes to the end of the queue.
-func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) master.Ticket {
+func (s *signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) master.Ticket {
 	fields, ok := s.unseal(ticketToken, token)
 	numbers, rest, whole := uvarints(fields, 5)
 	if !ok || !whole || len(rest) > 0 || numbers[2] != uint64(id) || numbers[3] != uint64(request) || numbers[4] != uint64(lock.Instance) {
