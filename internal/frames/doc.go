@@ -60,7 +60,8 @@
 //
 //	Link.mu > outlet.mu
 //	serverConn.mu > outlet.mu
+//	lane.mu > workers.mu
 //
-// Others (Server.mu, workers.mu, pulse.mu) are held alone, and none during a read, a write or a callback. The
-// function that Park returns takes workers.mu, and may be called with any other mutex held.
+// Others (Server.mu, pulse.mu) are held alone, and none during a read, a write or a callback. The function that Park
+// returns takes lane.mu or workers.mu, and may be called with any other mutex held.
 package frames

@@ -39,7 +39,7 @@ type foreignCall struct {
 func (k *foreignCall) Context() context.Context { return k.ctx }
 
 // park keeps the goroutine, which gRPC needs.
-func (k *foreignCall) park(rest func() (any, error)) (resume func()) {
+func (k *foreignCall) park(_ bool, rest func() (any, error)) (resume func()) {
 	resumed := make(chan struct{})
 	k.rest, k.resumed = rest, resumed
 	return sync.OnceFunc(func() { close(resumed) })
@@ -55,7 +55,10 @@ func (s *Server) foreign(_ any, stream grpc.ServerStream) error {
 	k.ctx = context.WithValue(stream.Context(), callKey{}, k)
 	reply, err := s.handle(m, k)
 	for errors.Is(err, ErrParked) {
-		<-k.resumed
+		select {
+		case <-k.resumed:
+		case <-k.ctx.Done():
+		}
 		reply, err = k.rest()
 	}
 	if reply == nil || err != nil {

@@ -29,6 +29,7 @@ type host struct {
 	leave   chan struct{} // calls wait for it
 	parked  chan func()   // gets what resumes each call that is parked
 	early   bool          // calls that are parked are resumed before their handlers have returned
+	prompt  bool          // calls that are parked have prompt rests
 	deaf    bool          // calls that wait do not end with their clients
 	ended   atomic.Int64  // calls that were parked and are over
 }
@@ -123,14 +124,13 @@ func (h *host) CacheableUnaryCall(ctx context.Context, q *pb.SimpleRequest) (*pb
 // park parks a call, which is answered by what UnaryCall would answer.
 func (h *host) park(ctx context.Context, q *pb.SimpleRequest) error {
 	q.FillOauthScope = false
-	resume := Park(ctx, func() (any, error) {
+	resume := Park(ctx, h.prompt, func() (any, error) {
 		defer h.ended.Add(1)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return h.UnaryCall(ctx, q)
 	})
-	context.AfterFunc(ctx, resume)
 	if h.early {
 		resume()
 	}
@@ -157,7 +157,7 @@ func (h *host) StreamingOutputCall(q *pb.StreamingOutputCallRequest, s grpc.Serv
 
 func (h *host) parkEach(q *pb.StreamingOutputCallRequest, s grpc.ServerStreamingServer[pb.StreamingOutputCallResponse]) error {
 	sizes := q.GetResponseParameters()
-	resume := Park(s.Context(), func() (any, error) {
+	resume := Park(s.Context(), false, func() (any, error) {
 		reply := &pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: make([]byte, sizes[0].GetSize())}}
 		if len(sizes) == 1 {
 			h.ended.Add(1)

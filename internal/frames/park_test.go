@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,6 +118,36 @@ func TestParkedForNobody(t *testing.T) {
 			t.Errorf("%d calls have ended", n)
 		}
 		h.server.Stop() // which waits for calls that are parked
+	})
+}
+
+// The rests of prompt calls run in as many goroutines as there are processors, however many are resumed.
+func TestPromptRestsHaveALane(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host, _ *Link, stub pb.TestServiceClient) {
+		h.prompt = true
+		q := waits()
+		q.FillOauthScope = true
+		var waiting sync.WaitGroup
+		for range hostCalls / 2 {
+			waiting.Go(func() {
+				if _, err := stub.CacheableUnaryCall(t.Context(), q); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range hostCalls / 2 {
+			(<-h.parked)()
+		}
+		synctest.Wait()
+		if n := len(h.entered); n != runtime.GOMAXPROCS(0) {
+			t.Errorf("%d of the rests run at once, and there are %d processors", n, runtime.GOMAXPROCS(0))
+		}
+		close(h.leave)
+		waiting.Wait()
+		synctest.Wait()
+		if l := &h.server.resumed; l.running > 0 || len(l.waiting) > 0 || h.ended.Load() != hostCalls/2 {
+			t.Errorf("%d goroutines run, %d rests wait, and %d calls have ended", l.running, len(l.waiting), h.ended.Load())
+		}
 	})
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -37,6 +39,7 @@ type Server struct {
 	methods map[string]*Method // by full name; constant while it serves
 	pool    buffers
 	workers workers
+	resumed lane
 	turns   chan struct{} // one element for each prompt call that is being served
 
 	connected sync.WaitGroup // connections; Add only under mu, and not after leaving
@@ -55,7 +58,9 @@ const turnsPerProcessor = 2
 // NewServer returns a server without services.
 func NewServer(cfg ServerConfig) *Server {
 	turns := make(chan struct{}, turnsPerProcessor*runtime.GOMAXPROCS(0))
-	return &Server{cfg: cfg, methods: map[string]*Method{}, conns: map[*serverConn]struct{}{}, turns: turns}
+	s := &Server{cfg: cfg, methods: map[string]*Method{}, conns: map[*serverConn]struct{}{}, turns: turns}
+	s.resumed.workers = &s.workers
+	return s
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Call it before the first connection is served.
@@ -176,6 +181,7 @@ func (c *serverConn) end(err error) {
 	c.mu.Lock()
 	first := !c.shut
 	c.shut = true
+	open := slices.Collect(maps.Values(c.calls)) // no call enters any more
 	clear(c.calls)
 	c.out.close()
 	c.mu.Unlock()
@@ -183,6 +189,9 @@ func (c *serverConn) end(err error) {
 		_ = c.conn.Close() // an error does not matter any more
 		c.beat.stop()
 		c.cancel(fmt.Errorf("the connection to the client has ended: %w", err))
+	}
+	for _, call := range open {
+		call.abandon()
 	}
 }
 
@@ -277,6 +286,7 @@ func (c *serverConn) take(h Header) error {
 		c.mu.Unlock()
 		if call != nil {
 			call.cancel(errUnread)
+			call.abandon()
 		}
 		if done {
 			c.out.end()

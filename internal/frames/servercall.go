@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +25,8 @@ type serverCall struct {
 	left    time.Duration
 	ctx     context.Context //nolint:containedctx // of the call
 	cancel  context.CancelCauseFunc
-	parking *parking // nil unless its handler has called Park
-	trace   string   // its client's trace, or ""
+	parking atomic.Pointer[parking] // the newest; nil unless its handler has called Park
+	trace   string                  // its client's trace, or ""
 }
 
 var (
@@ -112,10 +111,11 @@ func (k *serverCall) serveInTurn() {
 
 // isParked reports whether a handler has parked the call.
 func (k *serverCall) isParked(err error) bool {
-	if !errors.Is(err, ErrParked) || k.parking == nil {
+	p := k.parking.Load()
+	if !errors.Is(err, ErrParked) || p == nil {
 		return false
 	}
-	k.parking.advance()
+	p.advance()
 	return true
 }
 
@@ -240,50 +240,6 @@ func (*serverCall) SendHeader(metadata.MD) error { return nil }
 // SetTrailer implements grpc.ServerStream. There are no trailers.
 func (*serverCall) SetTrailer(metadata.MD) {}
 
-// ErrParked is the result of a handler that parked its call: see Park.
-var ErrParked = errors.New("the call is parked")
-
-// Park lets a call's handler return before its last reply is known, so that a long wait needs no goroutine. ctx
-// is the handler's, or derived from it; the handler then returns ErrParked. After that and resume, rest runs,
-// and its result answers the call, as the last of several replies; rest may send others before, or park the
-// call again. The caller has to call resume in any case, also when ctx has ended. resume may be called from
-// anywhere, repeatedly, and never blocks. A call over gRPC keeps its goroutine, which gRPC needs.
-func Park(ctx context.Context, rest func() (reply any, err error)) (resume func()) {
-	k, ok := ctx.Value(callKey{}).(interface {
-		park(rest func() (any, error)) (resume func())
-	})
-	if !ok {
-		panic("only a call of a Server can be parked")
-	}
-	return k.park(rest)
-}
-
-func (k *serverCall) park(rest func() (any, error)) (resume func()) {
-	k.parking = &parking{call: k, rest: rest}
-	k.parking.missing.Store(2)
-	return k.parking.resume
-}
-
-type parking struct {
-	call    *serverCall
-	rest    func() (any, error)
-	resumed atomic.Bool
-	missing atomic.Int32 // of two: the handler's return, and resume
-}
-
-func (p *parking) resume() {
-	if p.resumed.CompareAndSwap(false, true) {
-		p.advance()
-	}
-}
-
-// advance counts one of the two.
-func (p *parking) advance() {
-	if p.missing.Add(-1) == 0 {
-		p.call.conn.server.workers.run(func() { p.call.returned(p.rest()) })
-	}
-}
-
 // errUnread is why the context of an abandoned call ends.
 var errUnread = fmt.Errorf("the client does not want an answer any more: %w", context.Canceled)
 
@@ -311,66 +267,4 @@ func (s *Server) handle(m *Method, stream grpc.ServerStream) (reply any, err err
 		return m.Handle(stream, nil)
 	}
 	return s.cfg.Serve(m, stream)
-}
-
-// workers run handlers on reused goroutines: a stack that has grown already serves a call for less than a new
-// one.
-type workers struct {
-	running sync.WaitGroup
-
-	mu      sync.Mutex // guards what follows
-	resting []chan func()
-	closed  bool
-}
-
-// maxResting is the maximum of idle goroutines.
-const maxResting = 256
-
-// run has do run, without waiting.
-func (w *workers) run(do func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n := len(w.resting); n > 0 {
-		next := w.resting[n-1]
-		w.resting[n-1] = nil
-		w.resting = w.resting[:n-1]
-		next <- do // there is room: it rests
-		return
-	}
-	w.running.Go(func() { w.work(do) })
-}
-
-// work runs one handler after the other.
-func (w *workers) work(do func()) {
-	next := make(chan func(), 1)
-	for do != nil {
-		do()
-		if !w.rest(next) {
-			return
-		}
-		do = <-next
-	}
-}
-
-// rest adds an idle goroutine, and reports whether there was room.
-func (w *workers) rest(next chan func()) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed || len(w.resting) >= maxResting {
-		return false
-	}
-	w.resting = append(w.resting, next)
-	return true
-}
-
-// close waits for the end of all goroutines. Nothing runs afterwards.
-func (w *workers) close() {
-	w.mu.Lock()
-	w.closed = true
-	for _, next := range w.resting {
-		close(next)
-	}
-	w.resting = nil
-	w.mu.Unlock()
-	w.running.Wait()
 }

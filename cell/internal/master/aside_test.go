@@ -1,7 +1,6 @@
 package master
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -41,7 +40,7 @@ func (c *soloClient) waitAside(t *testing.T) *asides {
 // rest waits on.
 func (a *asides) rest() {
 	a.resumed.Store(false)
-	a.call.Notify(a.t.Context(), func() { a.resumed.Store(true) })
+	a.call.Notify(func() { a.resumed.Store(true) })
 }
 
 // told resumes, and returns the kinds of the events that the client gets while the call waits on.
@@ -172,35 +171,32 @@ func TestLateAnswerOwesNothing(t *testing.T) {
 
 // The call is due, given up, or over with the epoch, while it tells: it does not wait on.
 func TestDueWhileTelling(t *testing.T) {
-	for name, end := range map[string]func(m *soloMaster, cancel func()){
-		"due":                     func(*soloMaster, func()) { time.Sleep(session.Due(api.DefaultLease)) },
-		"given up":                func(_ *soloMaster, cancel func()) { cancel() },
-		"at the end of the epoch": func(m *soloMaster, _ func()) { m.end(api.Errorf(api.NotMaster, "another is")) },
+	for name, end := range map[string]func(m *soloMaster){
+		"due":                     func(*soloMaster) { time.Sleep(session.Due(api.DefaultLease)) },
+		"at the end of the epoch": func(m *soloMaster) { m.end(api.Errorf(api.NotMaster, "another is")) },
 	} {
 		for _, early := range []bool{true, false} {
 			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 				c := m.client(t, 1)
 				k := must(m.Sessions.Park(c.who, c.heard(), nil))(t)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				k.Notify(ctx, func() {})
+				k.Notify(func() {})
 				c.post(api.EventContentsModified)
 				if early {
-					end(m, cancel)
+					end(m)
 					synctest.Wait()
 				}
 				if told := k.Tell(); early != (len(told) == 0) {
 					t.Fatalf("%s: tells of %v", name, kindsOf(told))
 				}
 				if !early {
-					end(m, cancel)
+					end(m)
 					synctest.Wait()
 					resumed := false
-					if k.Notify(ctx, func() { resumed = true }); !resumed {
+					if k.Notify(func() { resumed = true }); !resumed {
 						t.Errorf("%s: waits on", name)
 					}
 				}
-				_, _ = k.Finish(ctx) // stops its timer
+				_, _ = k.Finish(t.Context()) // stops its timer
 			})
 		}
 	}

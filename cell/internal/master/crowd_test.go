@@ -251,6 +251,10 @@ func (l *crowdEpoch) Prove(ctx context.Context) (session.Instant, error) {
 	return t0, nil
 }
 
+func (l *crowdEpoch) Then(then func(session.Instant, error)) {
+	go func() { then(l.Prove(context.Background())) }()
+}
+
 func (l *crowdEpoch) isDeposed() bool {
 	l.apply.Lock()
 	defer l.apply.Unlock()

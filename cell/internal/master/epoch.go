@@ -30,6 +30,8 @@ type epoch struct {
 // later master had been elected.
 type prover interface {
 	Prove(ctx context.Context) (t0 session.Instant, err error)
+	// Then calls then with the result of a proof. then must not block, nor ask for another.
+	Then(then func(t0 session.Instant, err error))
 	Close(cause error) // ends all proofs
 }
 

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,28 +75,27 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 }
 
 // A KeepAlive that waits without a goroutine is resumed when there is something to tell, when its lease is due to be
-// extended, when its call has ended, when a newer one has taken its place, and when the epoch has ended.
+// extended, when a newer one has taken its place, and when the epoch has ended.
 func TestParkedKeepAliveIsResumed(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		c := m.client(t, 1)
-		waits := func() (k *KeepAlive, ctx context.Context, end func(), resumed *atomic.Bool) {
+		waits := func() (k *KeepAlive, resumed *atomic.Bool) {
 			k, err := m.Sessions.Park(c.who, c.heard(), nil)
 			if err != nil || !k.Waits() {
 				t.Fatal(k, err)
 			}
-			ctx, end = context.WithCancel(t.Context())
 			resumed = &atomic.Bool{}
-			k.Notify(ctx, func() { resumed.Store(true) })
+			k.Notify(func() { resumed.Store(true) })
 			if synctest.Wait(); resumed.Load() {
 				t.Fatal("resumed at once")
 			}
-			return k, ctx, end, resumed
+			return k, resumed
 		}
-		finish := func(k *KeepAlive, ctx context.Context, resumed *atomic.Bool) error {
+		finish := func(k *KeepAlive, resumed *atomic.Bool) error {
 			if synctest.Wait(); !resumed.Load() {
 				t.Error("not resumed")
 			}
-			x, err := k.Finish(ctx)
+			x, err := k.Finish(t.Context())
 			if x.Grant != nil {
 				c.grant = x.Grant.Number
 			}
@@ -106,27 +104,20 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 			}
 			return err
 		}
-		k, ctx, end, resumed := waits()
-		defer end()
+		k, resumed := waits()
 		m.locked(func() { m.tables.Boxes.ByID[c.who.Session].Post(&Event{Kind: api.EventContentsModified}) })
-		if err := finish(k, ctx, resumed); err != nil || c.acked == 0 {
+		if err := finish(k, resumed); err != nil || c.acked == 0 {
 			t.Error("told of something:", err)
 		}
-		k, ctx, end, resumed = waits()
-		defer end()
+		k, resumed = waits()
 		time.Sleep(session.Due(api.DefaultLease))
-		report(t, finish(k, ctx, resumed), "due")
+		report(t, finish(k, resumed), "due")
 		c.hear(t) // the sign of life
-		k, ctx, end, resumed = waits()
-		end()
-		fails(t, finish(k, ctx, resumed), api.Cancelled, "given up")
-		k, ctx, end, resumed = waits()
-		defer end()
-		newer, newerCtx, endNewer, resumedNewer := waits()
-		defer endNewer()
-		fails(t, finish(k, ctx, resumed), api.Cancelled, "replaced")
+		k, resumed = waits()
+		newer, resumedNewer := waits()
+		fails(t, finish(k, resumed), api.Cancelled, "replaced")
 		m.end(api.Errorf(api.NotMaster, "another is"))
-		fails(t, finish(newer, newerCtx, resumedNewer), api.NotMaster, "at the end of the epoch")
+		fails(t, finish(newer, resumedNewer), api.NotMaster, "at the end of the epoch")
 		fails(t, errOf(m.Sessions.Park(c.who, c.heard(), nil)), api.NotMaster, "parked after the epoch")
 	})
 }

@@ -13,7 +13,7 @@ import (
 type parked struct {
 	mu     sync.Mutex // guards the fields below; innermost, also under epoch.mu
 	woken  bool       // there are events, or nothing to wait for
-	due    bool       // answer it now, or its caller has gone
+	due    bool       // answer it now
 	over   bool       // a newer KeepAlive has replaced it
 	resume func()     // nil before notify
 }
@@ -84,24 +84,32 @@ type KeepAlive struct {
 	place    *parked       // nil if the answer is due at once
 	patience time.Duration // from its receipt until the answer is due
 	timer    *time.Timer   // for patience; nil before Notify
-	unbind   func() bool
+	proof    proof         // of a call whose answer is due at once; none before Notify has resumed it
+}
+
+// proof is the result of a proof of the mastership.
+type proof struct {
+	known bool
+	t0    session.Instant
+	err   error
 }
 
 // Waits reports whether the answer is not due yet.
 func (k *KeepAlive) Waits() bool { return k.place != nil }
 
-// Notify calls resume when there are events, the answer is due, or ctx or the epoch has ended; at once if the
-// call does not wait. It may do so several times, with locks held: resume must not block. ctx is always the
-// call's.
-func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
+// Notify calls resume when there are events, the answer is due, or the epoch has ended; if the call does not wait,
+// when the mastership has been proved: after a fail-over those of all sessions come at once. It may do so several
+// times, with locks held: resume must not block. The transport resumes a call that has ended.
+func (k *KeepAlive) Notify(resume func()) {
 	if !k.Waits() {
-		resume()
+		k.sessions.epoch.fence.Then(func(t0 session.Instant, err error) {
+			k.proof = proof{known: true, t0: t0, err: err}
+			resume()
+		})
 		return
 	}
 	if k.timer == nil {
 		k.timer = time.AfterFunc(k.patience, k.place.hurry)
-		//mutant: k.unbind = func() bool { return true }
-		k.unbind = context.AfterFunc(ctx, k.place.hurry)
 	}
 	k.place.notify(resume)
 	if k.place.isDue() { // since before notify
@@ -156,37 +164,46 @@ func (s *Sessions) check(ctx context.Context, p *parked) error {
 	case s.epoch.ctx.Err() != nil:
 		return context.Cause(s.epoch.ctx)
 	case ctx.Err() != nil:
-		return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
+		return callEnded(ctx)
 	}
 	return nil
+}
+
+func callEnded(ctx context.Context) error {
+	return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
 }
 
 // Finish answers the call: it proves the mastership, and grants the lease from the start of that proof.
 func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	k.Abandon()
 	s := k.sessions
-	if k.Waits() {
+	switch {
+	case k.Waits():
 		if err := s.check(ctx, k.place); err != nil {
 			return Extension{}, err
 		}
 		if silent, err := s.awaitSignOfLife(ctx, k); silent || err != nil {
 			return Extension{}, err
 		}
+	case ctx.Err() != nil: // so the proof may not have ended
+		return Extension{}, callEnded(ctx)
 	}
-	//mutant: t0, err := s.epoch.clock(), error(nil) //by TestDeposedMaster of ./cell
-	t0, err := s.epoch.fence.Prove(ctx)
-	if err != nil {
-		return Extension{}, err
+	p := k.proof
+	if !p.known {
+		//mutant: p.t0 = s.epoch.clock() //by TestDeposedMaster of ./cell
+		p.t0, p.err = s.epoch.fence.Prove(ctx)
 	}
-	//mutant: t0 = s.epoch.clock(); return s.extendLease(k, t0)
-	return s.extendLease(k, t0)
+	if p.err != nil {
+		return Extension{}, p.err
+	}
+	//mutant: return s.extendLease(k, s.epoch.clock())
+	return s.extendLease(k, p.t0)
 }
 
-// Abandon releases the timer and the context of a call.
+// Abandon releases the timer of a call.
 func (k *KeepAlive) Abandon() {
 	if k.timer != nil {
 		k.timer.Stop()
-		k.unbind()
 	}
 }
 

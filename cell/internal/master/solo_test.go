@@ -85,6 +85,10 @@ func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 	return t0, nil
 }
 
+func (s *soloMaster) Then(then func(session.Instant, error)) {
+	go func() { then(s.Prove(context.Background())) }()
+}
+
 // inSolo runs a test in virtual time with a master that has taken over a cell after prepare.
 func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T, m *soloMaster)) {
 	t.Helper()

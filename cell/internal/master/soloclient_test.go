@@ -161,8 +161,11 @@ func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Conn
 		return Extension{}, err
 	}
 	resumed := make(chan struct{})
-	k.Notify(ctx, sync.OnceFunc(func() { close(resumed) }))
-	<-resumed
+	k.Notify(sync.OnceFunc(func() { close(resumed) }))
+	select {
+	case <-resumed:
+	case <-ctx.Done():
+	}
 	return k.Finish(ctx)
 }
 

@@ -65,6 +65,7 @@ type fenceRound struct {
 	err  error
 
 	// The fence's mutex guards the rest.
+	then   []func(t0 session.Instant, err error)
 	voters int             // of the latest configuration
 	agree  int             // voters that are at a term <= ours
 	higher int             // voters at a higher term
@@ -81,8 +82,8 @@ func NewFence(cfg FenceConfig) *Fence { return &Fence{FenceConfig: cfg, hedge: f
 // maxFenceRound, with Close's cause after Close, and with DeadlineExceeded or Cancelled (or an *api.Error that
 // is ctx's cause) when ctx ends.
 func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
-	//mutant: if true { return f.Clock(), nil }; r, err := f.joinRound()
-	r, err := f.joinRound()
+	//mutant: if true { return f.Clock(), nil }; r, err := f.joinRound(nil)
+	r, err := f.joinRound(nil)
 	if err != nil {
 		return 0, err
 	}
@@ -94,21 +95,44 @@ func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
 	}
 }
 
-// joinRound returns the caller's round, which must begin after the call.
-func (f *Fence) joinRound() (*fenceRound, error) {
+// Then calls then with what Prove would return without a context, so that very many callers need no goroutine to
+// wait in. The fence's mutex is held: then must not block, nor ask the fence.
+func (f *Fence) Then(then func(t0 session.Instant, err error)) {
+	//mutant: if true { then(f.Clock(), nil); return }; _, err := f.joinRound(then)
+	if _, err := f.joinRound(then); err != nil {
+		then(0, err)
+	}
+}
+
+// joinRound returns the caller's round, which must begin after the call. The round calls then at its end, unless
+// that is nil.
+func (f *Fence) joinRound(then func(session.Instant, error)) (*fenceRound, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.closed != nil:
+	if f.closed != nil {
 		return nil, f.closed
-	case f.round == nil:
-		r := &fenceRound{done: make(chan struct{})}
-		f.beginRound(r)
-		return r, nil
-	case f.next == nil:
-		f.next = &fenceRound{done: make(chan struct{})}
 	}
-	return f.next, nil
+	r, first := f.next, f.round == nil
+	if r == nil {
+		r = &fenceRound{done: make(chan struct{})}
+	}
+	if then != nil {
+		r.then = append(r.then, then)
+	}
+	if first {
+		f.beginRound(r)
+	} else {
+		f.next = r
+	}
+	return r, nil
+}
+
+// release tells the callers of a round. The fence's mutex is held.
+func (r *fenceRound) release() {
+	close(r.done)
+	for _, then := range r.then {
+		then(r.t0, r.err)
+	}
 }
 
 // Close makes every pending and later call fail with cause.
@@ -126,7 +150,7 @@ func (f *Fence) Close(cause error) {
 	}
 	if next != nil {
 		next.err = cause
-		close(next.done)
+		next.release()
 	}
 }
 
@@ -251,7 +275,7 @@ func (f *Fence) endRound(r *fenceRound, err error) {
 		f.next = nil
 		f.beginRound(next)
 	}
-	close(r.done)
+	r.release()
 }
 
 func (f *Fence) notMaster(why string) error {

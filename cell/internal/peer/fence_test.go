@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
 
@@ -27,6 +28,11 @@ func TestDeposedMasterCannotProve(t *testing.T) {
 		"fence": func(_ *raftNode, f *Fence) error {
 			_, err := f.Prove(context.Background())
 			return err
+		},
+		"fence, without waiting": func(_ *raftNode, f *Fence) error {
+			result := make(chan error, 1)
+			f.Then(func(_ session.Instant, err error) { result <- err })
+			return <-result
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +147,7 @@ func TestFenceCounts(t *testing.T) {
 				if len(c.answers) == 0 && c.arrange != nil {
 					c.arrange(w)
 				}
-				round := testbed.Must(f.joinRound())(t)
+				round := testbed.Must(f.joinRound(nil))(t)
 				if c.arrange != nil {
 					c.arrange(w) // after the question, before the answers
 				}
@@ -172,11 +178,11 @@ func TestFenceSharesRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := newFenceWorld(3)
 		defer f.Close(api.NotMaster)
-		first, _ := f.joinRound()
+		first, _ := f.joinRound(nil)
 		w.now = 5
-		second, _ := f.joinRound()
+		second, _ := f.joinRound(nil)
 		for range 100 {
-			if r, _ := f.joinRound(); r != second {
+			if r, _ := f.joinRound(nil); r != second {
 				t.Fatal("a caller did not share the waiting round")
 			}
 		}
@@ -216,7 +222,7 @@ func TestFenceAsksFew(t *testing.T) {
 			}
 			return ids
 		}
-		first, _ := f.joinRound()
+		first, _ := f.joinRound(nil)
 		if got := asked(); !slices.Equal(got, []string{"r2", "r3"}) {
 			t.Errorf("asked at first: %v", got)
 		}
@@ -230,7 +236,7 @@ func TestFenceAsksFew(t *testing.T) {
 			t.Fatalf("two of four agree: %v, ended %v", err, ended)
 		}
 		w.asked = nil
-		testbed.NoErr(t, testbed.ErrOf(f.joinRound()))
+		testbed.NoErr(t, testbed.ErrOf(f.joinRound(nil)))
 		if got := asked(); !slices.Equal(got, []string{"r5", "r4"}) {
 			t.Errorf("asked in the next round: %v", got)
 		}
@@ -262,22 +268,27 @@ func TestFenceGivesUp(t *testing.T) {
 		}
 
 		over := api.Errorf(api.NotMaster, "the term is over")
-		results := make(chan error, 2)
+		results := make(chan error, 4)
 		for range 2 { // one in the present round or in the next, one in the next
 			go func() {
 				_, err := f.Prove(ctx)
 				results <- err
 			}()
+			f.Then(func(_ session.Instant, err error) { results <- err })
 		}
 		synctest.Wait()
 		f.Close(over)
-		for range 2 {
+		for range 4 {
 			if err := <-results; !errors.Is(err, error(over)) {
 				t.Errorf("close: %v, want its cause", err)
 			}
 		}
 		if _, err := f.Prove(ctx); !errors.Is(err, error(over)) {
 			t.Errorf("after close: %v, want its cause", err)
+		}
+		f.Then(func(_ session.Instant, err error) { results <- err })
+		if err := <-results; !errors.Is(err, error(over)) {
+			t.Errorf("then, after close: %v, want its cause", err)
 		}
 	})
 }

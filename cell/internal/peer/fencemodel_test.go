@@ -99,7 +99,7 @@ func TestFenceAgainstModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"call": func(t *rapid.T) {
 				w.now++
-				round, err := f.joinRound()
+				round, err := f.joinRound(nil)
 				if err != nil {
 					t.Fatalf("join: %v", err)
 				}

@@ -101,8 +101,8 @@ func (c *call) ended(reply any, err error) {
 }
 
 // park lets a call wait without a goroutine, and serves rest as its beginning: see frames.Park.
-func (s *service) park(ctx context.Context, rest func() (any, error)) (resume func()) {
-	return frames.Park(ctx, func() (reply any, err error) {
+func (s *service) park(ctx context.Context, prompt bool, rest func() (any, error)) (resume func()) {
+	return frames.Park(ctx, prompt, func() (reply any, err error) {
 		c := callOf(ctx)
 		defer func() { c.ended(reply, err) }() // after recovered
 		defer s.recovered(c.method, &err)

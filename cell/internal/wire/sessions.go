@@ -110,7 +110,7 @@ func (s chubbyService) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStre
 
 // await parks a KeepAlive until there is something to tell, or to grant.
 func (s *service) await(ctx context.Context, k *keepAlive, rest func() (any, error)) error {
-	k.call.Notify(ctx, s.park(ctx, rest))
+	k.call.Notify(s.park(ctx, !k.call.Waits(), rest))
 	return frames.ErrParked
 }
 
