@@ -25,11 +25,11 @@ const usualFindings = 20
 
 // judge returns the findings that follow from a usage's counts alone. epoch.mu is held.
 func (u *usage) judge(now session.Instant) (found []*finding) {
-	u.turn()
 	measured := u.all.measured(u, now)
-	if measured < misuse.MinTime {
+	if measured < misuse.MinTime || u.actions == nil {
 		return nil
 	}
+	u.turn()
 	for _, kind := range misuse.Kinds() {
 		if kind == misuse.HandleLeak || kind == misuse.ShortLease {
 			continue // they are no counts

@@ -136,12 +136,22 @@ type Grant struct {
 	Number uint64        // counts up within a session and epoch
 }
 
-// leaseOf returns the length of a session's leases: by session.Lengthen, but at most what the log knows.
+// leaseOf returns the length of a session's leases.
 func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
-	if record, ok := s.epoch.state().Sessions.Get(id); ok {
-		return min(s.wantedLease(record), record.Lease)
+	lease, _ := s.leasesOf(id)
+	return lease
+}
+
+// leasesOf returns the length of a session's leases: by session.Lengthen, but at most what the log knows. A longer
+// one that the log should know is wanted; else wanted is lease.
+func (s *Sessions) leasesOf(id api.SessionID) (lease, wanted time.Duration) {
+	state := s.epoch.state()
+	record, ok := state.Sessions.Get(id)
+	if !ok {
+		return api.DefaultLease, api.DefaultLease
 	}
-	return api.DefaultLease
+	wanted = session.Lengthen(record.Asked, state.Sessions.Len(), s.keepAlives)
+	return min(wanted, record.Lease), wanted
 }
 
 // replyTogether is the part of a lease (1/48) by which a reply may move, to be sent with others.
@@ -164,7 +174,12 @@ type Extension struct {
 // The answer is due at once if the client lacks events or a grant, does not know this epoch, or gives a
 // requested sign of life. After a lost reply it must not wait for the next: its lease may end before.
 func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error) {
-	k := &KeepAlive{sessions: s, caller: c, receipt: s.epoch.clock(), conn: conn}
+	k := &KeepAlive{sessions: s, caller: c, conn: conn}
+	if conn != nil {
+		k.receipt = conn.LastArrival() // not before the client sent the call; a clock takes a system call
+	} else {
+		k.receipt = s.epoch.clock()
+	}
 	mu := s.epoch.mu.hold()
 	defer mu.end()
 	box, err := s.hear(mu, c, h)
@@ -180,8 +195,11 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	if c.Epoch != s.epoch.number || h.Grant < box.Grant || len(box.Events) > 0 || box.Asked && box.IsAcknowledged() {
 		return k, nil
 	}
-	lease := s.leaseOf(c.Session)
-	due := s.epoch.clock().Add(session.Due(lease))
+	lease := box.Lease
+	if lease == 0 {
+		lease = s.leaseOf(c.Session)
+	}
+	due := k.receipt.Add(session.Due(lease))
 	if box.IsAcknowledged() { // else this call only waits for events
 		// Its last lease may have been longer than the next; the client's timeout comes from the last.
 		end, _ := s.leases.End(c.Session)
@@ -222,20 +240,11 @@ func alignDue(due session.Instant, lease time.Duration) session.Instant {
 	return due - due%session.Instant(lease/replyTogether)
 }
 
-// wantedLease returns how long a session's leases should be.
-func (s *Sessions) wantedLease(record *session.Session[raftfsm.Answer]) time.Duration {
-	return session.Lengthen(record.Asked, s.epoch.state().Sessions.Len(), s.keepAlives)
-}
-
 // raiseLease proposes a session's longer lease, for the next KeepAlive. epoch.mu is held.
-func (s *Sessions) raiseLease(id api.SessionID) {
-	record, ok := s.epoch.state().Sessions.Get(id)
-	if !ok || s.raising[id] {
-		return
-	}
-	if lease := s.wantedLease(record); lease > record.Lease {
+func (s *Sessions) raiseLease(id api.SessionID, to time.Duration) {
+	if !s.raising[id] {
 		s.raising[id] = true
-		s.epoch.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: lease}})
+		s.epoch.submit(raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: to}})
 	}
 }
 
@@ -243,7 +252,7 @@ func (s *Sessions) raiseLease(id api.SessionID) {
 // acknowledgements are pending or there is no recent sign of life.
 func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, error) {
 	id := k.caller.Session
-	lease := s.leaseOf(id)
+	lease, wanted := s.leasesOf(id)
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box, ok := s.boxes.ByID[id]
@@ -267,10 +276,12 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 		if !ok {
 			return Extension{}, s.epoch.sessionEnded(id)
 		}
-		box.Grant, box.Asked = number, false
+		box.Grant, box.Lease, box.Asked = number, lease, false
 		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(k.receipt), Number: number}
 		s.epoch.reports.metrics.LeaseExtended(s.leases.CountUnheard())
-		s.raiseLease(id)
+		if wanted > lease {
+			s.raiseLease(id, wanted)
+		}
 	}
 	reply.Events = box.TakeEvents(k.told)
 	return reply, nil

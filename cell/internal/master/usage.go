@@ -33,13 +33,19 @@ func totalOf(kind misuse.Kind) misuse.Kind {
 }
 
 // usage counts the recent actions of a session, or of a principal's sessions, in this window and the last. It
-// has a fixed size; its methods do not allocate or read a clock. A nil usage counts nothing. epoch.mu guards
-// it.
+// has a fixed size, most of it from the first action on: most of very many sessions do nothing. Its methods do not
+// read a clock. A nil usage counts nothing. epoch.mu guards it.
 type usage struct {
-	all    *usages
-	since  session.Instant // when it began
-	begun  bool            // the session was created in this epoch
-	window uint32          // of now
+	all   *usages
+	since session.Instant // when it began
+	begun bool            // the session was created in this epoch
+
+	*actions // nil before the first
+}
+
+// actions are those that a usage has counted.
+type actions struct {
+	window uint32 // of now
 	now    [usageCounts]uint32
 	before [usageCounts]uint32
 	at     [usageCounts]api.Name // last node of each
@@ -70,6 +76,9 @@ func (u *usage) count(what misuse.Kind, name api.Name) {
 
 // turn moves to the current window, and keeps only the one before.
 func (u *usage) turn() {
+	if u.actions == nil {
+		u.actions = &actions{window: u.all.window}
+	}
 	if u.window == u.all.window {
 		return
 	}
@@ -79,13 +88,19 @@ func (u *usage) turn() {
 	u.now, u.window = [usageCounts]uint32{}, u.all.window
 }
 
-func (u *usage) sum(what misuse.Kind) int { return int(u.now[what]) + int(u.before[what]) }
+func (u *usage) sum(what misuse.Kind) int {
+	if u.actions == nil {
+		return 0
+	}
+	return int(u.now[what]) + int(u.before[what])
+}
 
 // opened counts a reopening if the node is one of the last opened and has not changed.
 func (u *usage) opened(n *namespace.Node) {
 	if u == nil {
 		return
 	}
+	u.turn()
 	now := openedNode{ref: n.Ref(), stamp: stampOf(n)}
 	for i := range u.recent {
 		one := &u.recent[i]
@@ -153,7 +168,7 @@ func newUsages() *usages {
 
 // begin returns the usage of a session that was created now, or inherited.
 func (all *usages) begin(now session.Instant, created bool) *usage {
-	return &usage{all: all, since: now, begun: created, window: all.window}
+	return &usage{all: all, since: now, begun: created}
 }
 
 // advance sets the current window.

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"slices"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -74,9 +75,10 @@ type Mailbox struct {
 
 // keptAlive is how a session is kept alive.
 type keptAlive struct {
-	Calls  uint64 // KeepAlives of this epoch
-	Grant  uint64 // number of the session's newest grant
-	Asked  bool   // the next KeepAlive is a requested sign of life, and gets the lease
+	Calls  uint64        // KeepAlives of this epoch
+	Grant  uint64        // number of the session's newest grant
+	Lease  time.Duration // of that; 0 before the first of this epoch
+	Asked  bool          // the next KeepAlive is a requested sign of life, and gets the lease
 	Parked Parked
 }
 
