@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ type chubbyCrowd struct {
 
 // OpenCrowd implements crowdKeeper.
 func (c *chubby) OpenCrowd(ctx context.Context, sessions int) (crowd, error) {
+	debug.SetGCPercent(400) // it shares the processors with the cell
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	k := &chubbyCrowd{servers: c.servers, stop: stop}
 	conns := make([]*crowdConn, connectionsOf(sessions))
@@ -228,7 +230,7 @@ func (s *crowdSession) keepAlive(ctx context.Context) {
 			return
 		}
 		request.Caller.Epoch, request.Acknowledged, request.Received, request.Grant = s.epoch, s.seen, s.seen, s.grant
-		if err = s.ask(ctx, l, request); err == nil {
+		if err = s.ask(l, request); err == nil {
 			failures = 0
 			continue
 		}
@@ -252,9 +254,9 @@ func (s *crowdSession) keepAlive(ctx context.Context) {
 	}
 }
 
-// ask sends one KeepAlive, and takes note of its replies.
-func (s *crowdSession) ask(ctx context.Context, l *frames.Link, request *pb.KeepAliveRequest) error {
-	replies, err := pb.NewChubbyClient(l).KeepAlives(ctx, request)
+// ask sends one KeepAlive, and takes note of its replies. It ends with the link.
+func (s *crowdSession) ask(l *frames.Link, request *pb.KeepAliveRequest) error {
+	replies, err := pb.NewChubbyClient(l).KeepAlives(context.Background(), request) // all sessions share any other context
 	for err == nil {
 		var reply *pb.KeepAliveReply
 		if reply, err = replies.Recv(); err == nil {
