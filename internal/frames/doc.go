@@ -53,7 +53,8 @@
 //
 // Link and Server are safe for concurrent use. At both ends, one goroutine reads a connection. The server's also serves calls
 // whose handlers never wait (ServerConfig.Prompt), a few at a time of all connections, so as many as come wait in
-// the network, and not for a processor. A temporary
+// the network, and not for a processor. The prompt rests of parked calls (Park) share a lane of as many goroutines as
+// there are processors. A temporary
 // goroutine or a handler that has just ended writes frames; frames put meanwhile go into its next write.
 // Link.Wait and Server.Stop wait for their connections' goroutines, and Stop also for the handlers. The order
 // of the mutexes is

@@ -29,6 +29,7 @@ type host struct {
 	leave   chan struct{} // calls wait for it
 	parked  chan func()   // gets what resumes each call that is parked
 	early   bool          // calls that are parked are resumed before their handlers have returned
+	late    bool          // calls are parked when their clients have given them up
 	prompt  bool          // calls that are parked have prompt rests
 	deaf    bool          // calls that wait do not end with their clients
 	ended   atomic.Int64  // calls that were parked and are over
@@ -124,6 +125,9 @@ func (h *host) CacheableUnaryCall(ctx context.Context, q *pb.SimpleRequest) (*pb
 // park parks a call, which is answered by what UnaryCall would answer.
 func (h *host) park(ctx context.Context, q *pb.SimpleRequest) error {
 	q.FillOauthScope = false
+	if h.late {
+		<-ctx.Done()
+	}
 	resume := Park(ctx, h.prompt, func() (any, error) {
 		defer h.ended.Add(1)
 		if ctx.Err() != nil {

@@ -151,6 +151,22 @@ func TestPromptRestsHaveALane(t *testing.T) {
 	})
 }
 
+// A call that is parked when nobody waits for it any more ends, too.
+func TestParkedTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host, _ *Link, stub pb.TestServiceClient) {
+		h.late = true
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := stub.UnaryCall(ctx, parks(1)); status.Code(err) != codes.Canceled {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := h.ended.Load(); n != 1 {
+			t.Errorf("%d calls have ended", n)
+		}
+	})
+}
+
 // Over gRPC a call is parked in the goroutine that gRPC gave it, also if it is resumed at once, and parked again.
 func TestParkOverGRPC(t *testing.T) {
 	for _, early := range []bool{false, true} {

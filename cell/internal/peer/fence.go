@@ -98,7 +98,7 @@ func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
 // Then calls then with what Prove would return without a context, so that very many callers need no goroutine to
 // wait in. The fence's mutex is held: then must not block, nor ask the fence.
 func (f *Fence) Then(then func(t0 session.Instant, err error)) {
-	//mutant: if true { then(f.Clock(), nil); return }; _, err := f.joinRound(then)
+	//mutant: if err := error(nil); err == nil { then(f.Clock(), nil) } else {
 	if _, err := f.joinRound(then); err != nil {
 		then(0, err)
 	}
