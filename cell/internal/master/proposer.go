@@ -30,6 +30,8 @@ type proposer struct {
 	pending []*proposal
 	bytes   int                   // of pending
 	shares  map[api.SessionID]int // of pending, by session
+	away    map[api.SessionID]int // commands that the last entry answered, if it took long, without those after which their sessions came back
+	missing int                   // their sum
 	closed  error                 // why nothing more is accepted
 }
 
@@ -95,6 +97,10 @@ func (p *proposer) enqueue(one *proposal) error {
 	}
 	p.pending = append(p.pending, one)
 	p.account(one, 1)
+	if p.away[one.by] > 0 {
+		p.away[one.by]--
+		p.missing--
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -153,58 +159,15 @@ func (p *proposer) runProposer(ctx context.Context) {
 				return
 			}
 			batch := p.takeBatch() // only in a turn: each taken command is committed, and answered
-			began := p.entries.clock()
+			took := time.Duration(0)
 			if more = len(batch) > 0; more {
-				p.commit(batch)
+				took = p.commit(batch)
 			}
 			resume()
-			p.gather(ctx, batch, p.entries.clock().Sub(began))
+			p.gather(ctx, took)
 		}
 	}
 }
-
-// gather waits a moment after an entry that took long, for the callers that it answered: most come back at once with
-// their next command, and share an entry with those that came meanwhile. Else 64 callers become two groups, and each
-// waits while an entry of the other is on its way. It returns when as many commands wait as there are such callers,
-// or when none has come for a sixteenth of the time that the entry took, and after a quarter of it at the latest
-// (docs/adr/0052). The clock counts a suspended machine's sleep, so an entry takes gatherMost at most.
-func (p *proposer) gather(ctx context.Context, answered []*proposal, took time.Duration) {
-	if took < gatherAbove {
-		return
-	}
-	took = min(took, gatherMost)
-	expected, end := p.waiting(), time.After(took/4)
-	for _, one := range answered {
-		if !one.own {
-			expected++
-		}
-	}
-	for !p.hasGathered(expected) {
-		select {
-		case <-p.wake:
-		case <-time.After(took / 16):
-			return
-		case <-end:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// hasGathered reports whether so many commands wait, or as many as one entry has.
-func (p *proposer) hasGathered(expected int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.pending) >= min(expected, api.MaxBatch) || p.bytes >= p.limits.batch
-}
-
-const (
-	// gatherAbove is how long an entry has to take before gather waits: on busy processors entries of near replicas take
-	// some milliseconds, and callers no less.
-	gatherAbove = 8 * time.Millisecond
-	gatherMost  = 400 * time.Millisecond
-)
 
 // pause waits until no entry is on its way, and prevents new ones until resume; commands wait in order. The
 // error is ctx's.
@@ -256,14 +219,17 @@ func (p *proposer) takeBatch() []*proposal {
 }
 
 // commit puts a batch into the log, waits until it is applied, has it observed, and then releases the
-// callers: the tables then have its results.
-func (p *proposer) commit(batch []*proposal) {
+// callers: the tables then have its results. It returns how long the entry took.
+func (p *proposer) commit(batch []*proposal) (took time.Duration) {
+	began := p.entries.clock()
 	encoded := make([]raftfsm.Encoded, len(batch))
 	for i, one := range batch {
 		encoded[i] = one.encoded
 	}
 	results, err := p.entries.append(encoded)
 	p.observe(batch, results, err)
+	took = p.entries.clock().Sub(began)
+	p.expect(batch, took)
 	for i, one := range batch {
 		one.entry = p.entries.last
 		if err != nil {
@@ -272,6 +238,7 @@ func (p *proposer) commit(batch []*proposal) {
 		}
 		one.finish(results[i], nil)
 	}
+	return took
 }
 
 func (one *proposal) finish(r raftfsm.Result, err error) {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -29,11 +30,16 @@ func TestAnsweredCallersShareAnEntry(t *testing.T) {
 		callers int
 		back    time.Duration // a caller comes back within that
 		most    time.Duration // what a command takes on the average
+
+		strangers bool // each command is of another session, as of callers that do not come back
 	}{
-		"a far log":                    {20 * time.Millisecond, 64, 4 * time.Millisecond, 27 * time.Millisecond},
-		"a near log":                   {time.Millisecond, 64, 500 * time.Microsecond, 2 * time.Millisecond},
-		"one caller of a far log":      {20 * time.Millisecond, 1, 4 * time.Millisecond, 20 * time.Millisecond},
-		"callers that come back later": {20 * time.Millisecond, 2, 200 * time.Millisecond, 23 * time.Millisecond},
+		"a far log":                    {20 * time.Millisecond, 64, 4 * time.Millisecond, 24 * time.Millisecond, false},
+		"a far log, and busy machines": {20 * time.Millisecond, 64, 14 * time.Millisecond, 31 * time.Millisecond, false},
+		"a near log":                   {time.Millisecond, 64, 500 * time.Microsecond, 2 * time.Millisecond, false},
+		"one caller of a far log":      {20 * time.Millisecond, 1, 4 * time.Millisecond, 20 * time.Millisecond, false},
+		"callers that come back later": {20 * time.Millisecond, 2, 200 * time.Millisecond, 23 * time.Millisecond, false},
+		"callers at random times":      {20 * time.Millisecond, 64, 200 * time.Millisecond, 31800 * time.Microsecond, false},
+		"callers that do not return":   {20 * time.Millisecond, 64, 200 * time.Millisecond, 31600 * time.Microsecond, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,6 +57,9 @@ func TestAnsweredCallersShareAnEntry(t *testing.T) {
 							testbed.Pass(time.Duration(rng.Int64N(int64(c.back))))
 							began := n.clock()
 							one := newProposal(raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}, raftfsm.MaxLevel, false, nil)
+							if one.by = api.SessionID(i + 1); c.strangers {
+								one.by = api.SessionID(rng.Uint64())
+							}
 							if err := p.enqueue(one); err != nil {
 								t.Error(err)
 							}
@@ -81,6 +90,7 @@ func TestFullEntriesDoNotWait(t *testing.T) {
 		var last *proposal
 		for range 40 {
 			last = newProposal(raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}, raftfsm.MaxLevel, false, nil)
+			last.by = 1
 			noErr(t, p.enqueue(last))
 		}
 		if <-last.done; n.clock() > session.Instant(4*time.Second) {
@@ -99,6 +109,7 @@ func TestSuspendedProposer(t *testing.T) {
 		go p.runProposer(t.Context())
 		put := func() *proposal {
 			one := newProposal(raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}, raftfsm.MaxLevel, false, nil)
+			one.by = 1
 			noErr(t, p.enqueue(one))
 			return one
 		}
