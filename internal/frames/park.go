@@ -27,8 +27,8 @@ func Park(ctx context.Context, prompt bool, rest func() (reply any, err error)) 
 	return k.park(prompt, rest)
 }
 
-// park first publishes the parking, and then looks whether the call has ended. Who ends it does so in the other
-// order: one of the two resumes it.
+// park first publishes the parking, and then looks whether the call has ended. The end of a call does both in the
+// other order, so that one of the two resumes it.
 func (k *serverCall) park(prompt bool, rest func() (any, error)) (resume func()) {
 	p := &parking{call: k, prompt: prompt, rest: rest}
 	p.missing.Store(2)

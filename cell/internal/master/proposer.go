@@ -30,7 +30,7 @@ type proposer struct {
 	pending []*proposal
 	bytes   int                   // of pending
 	shares  map[api.SessionID]int // of pending, by session
-	away    map[api.SessionID]int // commands that the last entry answered, if it took long, without those after which their sessions came back
+	away    map[api.SessionID]int // commands that a slow entry answered, less those that have come since; see gather
 	missing int                   // their sum
 	closed  error                 // why nothing more is accepted
 }
