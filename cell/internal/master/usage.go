@@ -45,7 +45,7 @@ type usage struct {
 
 // actions are those that a usage has counted.
 type actions struct {
-	window uint32 // of now
+	window uint32 // the window in which now counts
 	now    [usageCounts]uint32
 	before [usageCounts]uint32
 	at     [usageCounts]api.Name // last node of each

@@ -160,8 +160,8 @@ func uvarints(data []byte, n int) (numbers []uint64, rest []byte, ok bool) {
 	return numbers, data, true
 }
 
-// verified caches tokens of one kind with right check digits, and their contents: to compute the digits for
-// each call costs ten times as much. It is safe for concurrent use. The zero value is empty.
+// verified caches tokens of one kind with right check digits, and their contents: reading a handle allocates, and its
+// owner takes a look-up. It is safe for concurrent use. The zero value is empty.
 type verified[V any] struct {
 	mu     sync.Mutex // guards the fields below; no other mutex is locked while it is held
 	secret []byte     // of the cached tokens
