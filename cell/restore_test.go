@@ -197,6 +197,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 				}
 				b := takeBackup(t, ctx, writer)
 				must(open(t, ctx, writer, "/ls/local/f0", 0).SetContents(ctx, []byte("now")))(t)
+				c.Sever("writer") // else its session may end before the restore first asks whether all have
 				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 				interrupted, interrupt := context.WithCancelCause(ctx)
 				done := 0
