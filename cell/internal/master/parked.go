@@ -84,7 +84,7 @@ type KeepAlive struct {
 	place    *parked       // nil if the answer is due at once
 	patience time.Duration // from its receipt until the answer is due
 	timer    *time.Timer   // for patience; nil before Notify
-	proof    proof         // of a call whose answer is due at once; none before Notify has resumed it
+	proof    proof         // none before Prove has resumed it
 }
 
 // proof is the result of a proof of the mastership.
@@ -97,15 +97,12 @@ type proof struct {
 // Waits reports whether the answer is not due yet.
 func (k *KeepAlive) Waits() bool { return k.place != nil }
 
-// Notify calls resume when there are events, the answer is due, or the epoch has ended; if the call does not wait,
-// when the mastership has been proved: after a fail-over those of all sessions come at once. It may do so several
-// times, with locks held: resume must not block. The transport resumes a call that has ended.
+// Notify calls resume when there are events, the answer is due, or the epoch has ended; at once if the call does
+// not wait. It may do so several times, with locks held: resume must not block. The transport resumes a call that
+// has ended.
 func (k *KeepAlive) Notify(resume func()) {
 	if !k.Waits() {
-		k.sessions.epoch.fence.Then(func(t0 session.Instant, err error) {
-			k.proof = proof{known: true, t0: t0, err: err}
-			resume()
-		})
+		resume()
 		return
 	}
 	if k.timer == nil {
@@ -115,6 +112,21 @@ func (k *KeepAlive) Notify(resume func()) {
 	if k.place.isDue() { // since before notify
 		resume()
 	}
+}
+
+// IsHeard reports whether Finish would wait for nothing but a proof, because the client has been heard of lately.
+func (k *KeepAlive) IsHeard() bool {
+	return !k.Waits() || k.isFresh(k.sessions.epoch.clock()) || k.sessions.hasNews(k)
+}
+
+// Prove calls resume when the mastership has been proved, so that Finish does not wait. resume must not block. The
+// transport resumes a call that has ended.
+func (k *KeepAlive) Prove(resume func()) {
+	//mutant: func(then func(session.Instant, error)) { then(k.sessions.epoch.clock(), nil) }(func(t0 session.Instant, err error) { //by TestDeposedMaster of ./cell
+	k.sessions.epoch.fence.Then(func(t0 session.Instant, err error) {
+		k.proof = proof{known: true, t0: t0, err: err}
+		resume()
+	})
 }
 
 // Tell returns events for the client while its call waits on; none if the call should finish now. They take
@@ -156,41 +168,33 @@ func (p *parked) await(ctx context.Context, longest time.Duration) {
 
 var errReplaced = api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
 
-// check returns why a parked call gets no answer; nil if it gets one.
+// check returns why a call gets no answer; nil if it gets one. p is nil if it did not wait.
 func (s *Sessions) check(ctx context.Context, p *parked) error {
 	switch {
-	case p.isReplaced():
+	case p != nil && p.isReplaced():
 		return errReplaced
 	case s.epoch.ctx.Err() != nil:
 		return context.Cause(s.epoch.ctx)
 	case ctx.Err() != nil:
-		return callEnded(ctx)
+		return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
 	}
 	return nil
 }
 
-func callEnded(ctx context.Context) error {
-	return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
-}
-
-// Finish answers the call: it proves the mastership, and grants the lease from the start of that proof.
+// Finish answers the call: it proves the mastership, unless Prove has, and grants the lease from the start of that
+// proof. Only if the call has not ended it reads what Prove writes.
 func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	k.Abandon()
 	s := k.sessions
-	switch {
-	case k.Waits():
-		if err := s.check(ctx, k.place); err != nil {
-			return Extension{}, err
-		}
-		if silent, err := s.awaitSignOfLife(ctx, k); silent || err != nil {
-			return Extension{}, err
-		}
-	case ctx.Err() != nil: // so the proof may not have ended
-		return Extension{}, callEnded(ctx)
+	if err := s.check(ctx, k.place); err != nil {
+		return Extension{}, err
 	}
 	p := k.proof
 	if !p.known {
-		//mutant: p.t0 = s.epoch.clock() //by TestDeposedMaster of ./cell
+		if silent, err := s.awaitSignOfLife(ctx, k); silent || err != nil {
+			return Extension{}, err
+		}
+		//mutant: p.t0 = s.epoch.clock() //by TestSilentHolder of ./cell
 		p.t0, p.err = s.epoch.fence.Prove(ctx)
 	}
 	if p.err != nil {
@@ -247,10 +251,10 @@ func (k *KeepAlive) isFresh(now session.Instant) bool {
 // client is silent. A live client calls again at once, and gets the grant. One session of a connection is
 // asked so; others wait for the result.
 func (s *Sessions) awaitSignOfLife(ctx context.Context, k *KeepAlive) (bool, error) {
-	now := s.epoch.clock()
-	if k.isFresh(now) || s.hasNews(k) {
+	if k.IsHeard() {
 		return false, nil
 	}
+	now := s.epoch.clock()
 	wait := s.leaseOf(k.caller.Session) / replyTogether
 	if k.conn != nil && !k.conn.AskForLife(now, now.Add(-wait)) {
 		k.place.await(ctx, wait)

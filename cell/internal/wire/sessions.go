@@ -86,7 +86,7 @@ func (s chubbyService) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.await(ctx, k, func() (any, error) { return s.finish(ctx, k) })
+	return nil, s.await(ctx, k, func() error { return s.conclude(ctx, k) })
 }
 
 func (s chubbyService) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
@@ -95,22 +95,38 @@ func (s chubbyService) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	var rest func() (any, error)
-	rest = func() (any, error) {
+	var rest func() error
+	rest = func() error {
 		switch told, err := s.tell(k, stream); {
 		case err != nil:
-			return nil, err
+			return err
 		case told:
-			return nil, s.await(ctx, k, rest)
+			return s.await(ctx, k, rest)
 		}
-		return s.finish(ctx, k)
+		return s.conclude(ctx, k)
 	}
 	return s.await(ctx, k, rest)
 }
 
-// await parks a KeepAlive until there is something to tell, or to grant.
-func (s *service) await(ctx context.Context, k *keepAlive, rest func() (any, error)) error {
-	k.call.Notify(s.park(ctx, !k.call.Waits(), rest))
+// await parks a KeepAlive until there is something to tell, or to grant. Then rest parks it anew.
+func (s *service) await(ctx context.Context, k *keepAlive, rest func() error) error {
+	if !k.call.Waits() {
+		return s.conclude(ctx, k)
+	}
+	k.call.Notify(s.park(ctx, true, func() (any, error) { return nil, rest() }))
+	return frames.ErrParked
+}
+
+// conclude parks a KeepAlive whose answer is due until the mastership has been proved. Where there are very many sessions,
+// those of thousands are due at once, and none of them takes a goroutine; except of clients that have been silent,
+// which are waited for.
+func (s *service) conclude(ctx context.Context, k *keepAlive) error {
+	finish := func() (any, error) { return s.finish(ctx, k) }
+	if k.call.IsHeard() {
+		k.call.Prove(s.park(ctx, true, finish))
+	} else {
+		s.park(ctx, false, finish)()
+	}
 	return frames.ErrParked
 }
 
