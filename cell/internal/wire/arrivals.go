@@ -50,8 +50,10 @@ const readBuffer = 8 << 10
 
 type arrivals struct{ conn *heardConn }
 
+// Read takes the time after the data: the receipt of a KeepAlive must not be before its sending.
 func (a arrivals) Read(p []byte) (int, error) {
 	a.conn.pause()
+	//mutant: before := a.conn.clock(); defer func() { a.conn.last.Store(int64(before)) }(); n, err := a.conn.stream.Read(p)
 	n, err := a.conn.stream.Read(p)
 	if n > 0 {
 		a.conn.last.Store(int64(a.conn.clock()))
