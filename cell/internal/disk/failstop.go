@@ -266,7 +266,7 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 		began = l.clock()
 	}
 	err := l.failStop.attemptOrExit(op, nil, func() error {
-		if err := checkSize(sealed); err != nil {
+		if err := checkSize(logs); err != nil {
 			return err
 		}
 		last, err := l.inner.LastIndex()
@@ -284,9 +284,10 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
+// checkSize returns an error if one of the entries could not be read again once it is sealed.
 func checkSize(logs []*raft.Log) error {
 	for _, log := range logs {
-		if n := len(log.Data) + len(log.Extensions); n > MaxLogEntry {
+		if n := len(log.Data) + len(log.Extensions) + sealSize; n > MaxLogEntry {
 			return api.Errorf(api.TooLarge, "log entry %d has %d bytes, and at most %d can be read again", log.Index, n, MaxLogEntry)
 		}
 	}

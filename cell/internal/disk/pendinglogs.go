@@ -42,8 +42,9 @@ const maxPending = 64
 // Raft's main goroutine calls it, which alone makes this replica the leader, or ends that.
 func (l *pendingLogs) StoreLogs(logs []*raft.Log) error {
 	isNoCommand := func(e *raft.Log) bool { return e.Type != raft.LogCommand }
-	//mutant: if leads := l.leads.Load(); leads == nil || slices.ContainsFunc(logs, isNoCommand) {
-	if leads := l.leads.Load(); leads == nil || !(*leads)() || slices.ContainsFunc(logs, isNoCommand) {
+	mustWait := slices.ContainsFunc(logs, isNoCommand) || checkSize(logs) != nil // else each replica would end that it is sent to
+	//mutant: if leads := l.leads.Load(); leads == nil || mustWait {
+	if leads := l.leads.Load(); leads == nil || !(*leads)() || mustWait {
 		//mutant: _ = l.drain
 		l.drain()
 		return l.failStopLogs.StoreLogs(logs)

@@ -228,27 +228,34 @@ func TestLogChecksum(t *testing.T) {
 
 // TestEntryThatCannotBeReadIsNotWritten: if a batch has an entry above the
 // limit, no entry of it is written, and the replica ends with a message that
-// says what to do.
+// says what to do. A leader's ends before Raft sends it, else all would end.
 func TestEntryThatCannotBeReadIsNotWritten(t *testing.T) {
-	inner := newFaultyStore()
-	logs, _, _, told := failStopTrio(inner)
-	if err := logs.failStop.callOnGoroutine(func() error {
-		return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, MaxLogEntry-sealSize)}}) // plus the mark and the checksum
-	}); err != nil {
-		t.Fatal(err)
-	}
-	err := logs.failStop.callOnGoroutine(func() error {
-		return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, MaxLogEntry-sealSize+1)}})
-	})
-	if !errors.Is(err, api.TooLarge) || !strings.Contains(err.Error(), "nothing was written") {
-		t.Errorf("an entry above the limit: %v", err)
-	}
-	if last, err := inner.memory.LastIndex(); err != nil || last != 1 {
-		t.Errorf("the log ends at %d (%v); want 1: nothing of that batch", last, err)
-	}
-	select {
-	case <-told:
-	default:
-		t.Error("the replica did not end")
+	for name, leads := range map[string]bool{"leader": true, "follower": false} {
+		t.Run(name, func(t *testing.T) {
+			inner := newFaultyStore()
+			logs, _, told := pendingOn(inner)
+			if !leads {
+				logs.leads.Store(nil)
+			}
+			if err := logs.failStop.callOnGoroutine(func() error {
+				return logs.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, MaxLogEntry-sealSize)}}) // plus the mark and the checksum
+			}); err != nil {
+				t.Fatal(err)
+			}
+			err := logs.failStop.callOnGoroutine(func() error {
+				return logs.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3, Data: make([]byte, MaxLogEntry-sealSize+1)}})
+			})
+			if !errors.Is(err, api.TooLarge) || !strings.Contains(err.Error(), "nothing was written") {
+				t.Errorf("an entry above the limit: %v", err)
+			}
+			if last, err := inner.memory.LastIndex(); err != nil || last != 1 {
+				t.Errorf("the log ends at %d (%v); want 1: nothing of that batch", last, err)
+			}
+			select {
+			case <-told:
+			default:
+				t.Error("the replica did not end")
+			}
+		})
 	}
 }
