@@ -147,3 +147,24 @@ func TestCloseWaitsForPendingEntries(t *testing.T) {
 		}
 	})
 }
+
+// A disk is slow and has not stalled: each of two writes takes most of the time that it may take. Close waits for both.
+func TestCloseWaitsForASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFaultyStore()
+		l, _, told := pendingOn(inner)
+		inner.before = func(op string) error {
+			if op == "StoreLogs" {
+				testbed.Pass(l.failStop.stall * 2 / 3)
+			}
+			return nil
+		}
+		testbed.NoErr(t, l.StoreLogs(crashBatch(1, 1, 1)))
+		synctest.Wait()
+		testbed.NoErr(t, l.StoreLogs(crashBatch(2, 2, 1)))
+		testbed.NoErr(t, (&Stores{pending: l, failStop: l.failStop}).Close())
+		if last, err := inner.memory.LastIndex(); err != nil || last != 2 || len(told) > 0 {
+			t.Errorf("the log ends at %d (%v), and the replica has ended: %v", last, err, len(told) > 0)
+		}
+	})
+}

@@ -264,7 +264,8 @@ func (s *Stores) Close() error {
 	return s.closeErr
 }
 
-// awaitWriter waits for what is written in the background, as Raft does not, until the write hangs.
+// awaitWriter waits for what is written in the background, as Raft does not. Each write is given the time that it may
+// take: the disk may be slow, and then several come one after another. After a failure it waits once more for as long.
 func (s *Stores) awaitWriter() {
 	if s.pending == nil {
 		return
@@ -274,6 +275,11 @@ func (s *Stores) awaitWriter() {
 		defer close(ended)
 		s.pending.work.Wait()
 	}()
+	select {
+	case <-ended:
+		return
+	case <-s.failStop.ended:
+	}
 	select {
 	case <-ended:
 	case <-time.After(s.failStop.stall):
