@@ -1,10 +1,13 @@
 package master
 
 import (
+	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -119,6 +122,35 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 		m.end(api.Errorf(api.NotMaster, "another is"))
 		fails(t, finish(newer, resumedNewer), api.NotMaster, "at the end of the epoch")
 		fails(t, errOf(m.Sessions.Park(c.who, c.heard(), nil)), api.NotMaster, "parked after the epoch")
+	})
+}
+
+// distant is the connection of a client, with all that a server keeps for one.
+type distant struct {
+	lively
+	kept [64 << 10]byte
+}
+
+// A session may live on for hours after one of its calls has ended. The connection of the call is not kept with it.
+func TestEndedKeepAliveIsForgotten(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		conn := func() weak.Pointer[distant] {
+			conn := &distant{lively: lively{m.epoch.clock}}
+			ctx, end := context.WithCancel(t.Context())
+			k, err := m.Sessions.Park(c.who, c.heard(), conn)
+			stopIf(t, err != nil || !k.Waits(), "%v, %v", k, err)
+			k.Notify(func() { _ = conn.kept[0] })
+			end() // and the transport resumes it
+			fails(t, errOf(k.Finish(ctx)), api.Cancelled, "its client has gone")
+			return weak.Make(conn)
+		}()
+		synctest.Wait()
+		runtime.GC()
+		if conn.Value() != nil {
+			t.Error("the connection is kept")
+		}
+		runtime.KeepAlive(m)
 	})
 }
 

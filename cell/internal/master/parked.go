@@ -73,6 +73,14 @@ func (p *parked) notify(resume func()) {
 	}
 }
 
+// forget releases the call. Its session's mailbox may have p for as long as the session lasts, which may be long after the
+// end of the call's connection.
+func (p *parked) forget() {
+	p.mu.Lock()
+	p.resume = nil
+	p.mu.Unlock()
+}
+
 // KeepAlive is a call being served, by one goroutine at a time.
 type KeepAlive struct {
 	sessions *Sessions
@@ -204,10 +212,14 @@ func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	return s.extendLease(k, p.t0)
 }
 
-// Abandon releases the timer of a call.
+// Abandon releases what a call holds.
 func (k *KeepAlive) Abandon() {
 	if k.timer != nil {
 		k.timer.Stop()
+	}
+	if k.Waits() {
+		//mutant: _ = k.place.forget
+		k.place.forget()
 	}
 }
 

@@ -119,12 +119,16 @@ func (s *service) await(ctx context.Context, k *keepAlive, rest func() error) er
 
 // conclude parks a KeepAlive whose answer is due until the mastership has been proved. Where there are very many sessions,
 // those of thousands are due at once, and none of them takes a goroutine; except of clients that have been silent,
-// which are waited for.
+// which are waited for. A call that has ended takes no place in a proof.
 func (s *service) conclude(ctx context.Context, k *keepAlive) error {
 	finish := func() (any, error) { return s.finish(ctx, k) }
-	if k.call.IsHeard() {
+	switch {
+	case ctx.Err() != nil:
+		_, err := finish()
+		return err
+	case k.call.IsHeard():
 		k.call.Prove(s.park(ctx, true, finish))
-	} else {
+	default:
 		s.park(ctx, false, finish)()
 	}
 	return frames.ErrParked
