@@ -210,5 +210,6 @@ func (r *record) writeDisksPage(file string) error {
 	return writeDocument(file, disksTemplate, r, map[string]any{
 		"Record": r, "Plots": filepath.Base(dir), "Survey": r.surveyTable().markdown(), "Verdicts": r.verdictTable().markdown(), "Missed": missed,
 		"Disks": r.placeTable(slower).markdown(), "Distances": r.placeTable(farther).markdown(), "Contents": contents, "EtcdAttempt": etcdAttempt,
+		"Spread": r.spread("chubby", "etcd"), "ZooKeeperSpread": r.spread("zookeeper"),
 	})
 }

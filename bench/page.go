@@ -79,11 +79,10 @@ func (r *record) writePage(file string) error {
 	for _, m := range r.Systems {
 		versions = append(versions, m.Version)
 	}
-	low, high := r.spread()
 	var text bytes.Buffer
 	if err := page.Execute(&text, map[string]any{
 		"Record": r, "Versions": strings.Join(versions, ", "), "Contents": contents, "EtcdAttempt": etcdAttempt,
-		"Spread": fmt.Sprintf("%.0f %% to %.0f %%", 100*low, 100*high),
+		"Spread": r.spread(r.names()...),
 	}); err != nil {
 		return err
 	}

@@ -121,19 +121,19 @@ func (r *record) names() []string {
 	return list
 }
 
-// spread returns the lowest and the highest rate of a round, each as a part of the median of its row.
-func (r *record) spread() (low, high float64) {
-	low, high = 1, 1
+// spread says what the lowest and the highest rate of a round is of the median of its row, for the systems with these names.
+func (r *record) spread(systems ...string) string {
+	low, high := 1.0, 1.0
 	for _, found := range r.Results {
 		median := medianOf(found.Rounds).Rate
-		if !isLoop(found.key) || median == 0 {
+		if !isLoop(found.key) || median == 0 || !slices.Contains(systems, found.System) {
 			continue
 		}
 		for _, s := range found.Rounds {
 			low, high = min(low, s.Rate/median), max(high, s.Rate/median)
 		}
 	}
-	return low, high
+	return fmt.Sprintf("%.0f %% to %.0f %%", 100*low, 100*high)
 }
 
 // writeLines writes one line about the run and one for each result.
