@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"weak"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -122,6 +124,60 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 		m.end(api.Errorf(api.NotMaster, "another is"))
 		fails(t, finish(newer, resumedNewer), api.NotMaster, "at the end of the epoch")
 		fails(t, errOf(m.Sessions.Park(c.who, c.heard(), nil)), api.NotMaster, "parked after the epoch")
+	})
+}
+
+// The state machine of a deposed master that has not noticed applies what its successor writes. A lease granted then is no
+// longer than the one that the successor began with: that is how long it waits before it ends the session.
+func TestLeaseIsThatOfTheProof(t *testing.T) {
+	for name, next := range map[string]func(api.SessionID) raftfsm.Command{
+		"the session ends": func(id api.SessionID) raftfsm.Command {
+			return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: id, Reason: api.ByExpiry}}}}
+		},
+		"its lease gets longer": func(id api.SessionID) raftfsm.Command {
+			return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: id, Lease: api.MaxLease}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				c := m.clientOf(t, 1, func(c *raftfsm.CreateSession) { c.Lease = time.Second })
+				m.Sessions.keepAlives = 0.01 // it is to have a longer one
+				k, err := m.Sessions.Park(c.who, Receipt{}, nil)
+				noErr(t, err)
+				k.Prove(func() {})
+				synctest.Wait()
+				state := elected(*m.fsm.Load(), 2)
+				state.Apply(state.Applied+1, 2, raftfsm.Entry{Epoch: 2, Commands: []raftfsm.Command{next(c.who.Session)}})
+				m.fsm.Store(state)
+				x, err := k.Finish(t.Context())
+				stopIf(t, err != nil || x.Grant == nil || x.Grant.Lease > time.Second, "%v, %v", x.Grant, err)
+			})
+		})
+	}
+}
+
+// heardAt is a connection over which something arrived last at that time.
+type heardAt struct {
+	lively
+	at session.Instant
+}
+
+func (h heardAt) LastArrival() session.Instant { return h.at }
+
+// However long a KeepAlive waits before it is parked, its answer is due as long after its arrival: the client does not wait longer.
+func TestAnswerIsDueFromTheArrival(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		conn := heardAt{at: m.epoch.clock()}
+		time.Sleep(2500 * time.Millisecond)
+		k, err := m.Sessions.Park(c.who, c.heard(), conn)
+		stopIf(t, err != nil || !k.Waits(), "%v, %v", k, err)
+		resumed := make(chan struct{})
+		k.Notify(sync.OnceFunc(func() { close(resumed) }))
+		<-resumed
+		if after := m.epoch.clock().Sub(conn.at); after > session.Due(api.DefaultLease) {
+			t.Errorf("due %v after the arrival", after)
+		}
 	})
 }
 

@@ -86,20 +86,21 @@ type KeepAlive struct {
 	sessions *Sessions
 	caller   Caller
 	receipt  session.Instant
-	conn     Connection    // nil if unknown
-	number   uint64        // of the session's calls
-	told     uint64        // the newest event the client has, or this call told
-	place    *parked       // nil if the answer is due at once
-	patience time.Duration // from its receipt until the answer is due
-	timer    *time.Timer   // for patience; nil before Notify
-	proof    proof         // none before Prove has resumed it
+	conn     Connection      // nil if unknown
+	number   uint64          // of the session's calls
+	told     uint64          // the newest event the client has, or this call told
+	place    *parked         // nil if the answer is due at once
+	due      session.Instant // of the answer, if the call waits
+	timer    *time.Timer     // for due; nil before Notify
+	proof    proof           // none before Prove has resumed it
 }
 
-// proof is the result of a proof of the mastership.
+// proof is the result of a proof of the mastership, and what was granted if it succeeded.
 type proof struct {
-	known bool
-	t0    session.Instant
-	err   error
+	known         bool
+	lease, wanted time.Duration // see leasesOf; from before it began, since later the log may be the next master's
+	t0            session.Instant
+	err           error
 }
 
 // Waits reports whether the answer is not due yet.
@@ -114,7 +115,7 @@ func (k *KeepAlive) Notify(resume func()) {
 		return
 	}
 	if k.timer == nil {
-		k.timer = time.AfterFunc(k.patience, k.place.hurry)
+		k.timer = time.AfterFunc(k.due.Sub(k.sessions.epoch.clock()), k.place.hurry) // the call may have waited to be parked
 	}
 	k.place.notify(resume)
 	if k.place.isDue() { // since before notify
@@ -130,9 +131,10 @@ func (k *KeepAlive) IsHeard() bool {
 // Prove calls resume when the mastership has been proved, so that Finish does not wait. resume must not block. The
 // transport resumes a call that has ended.
 func (k *KeepAlive) Prove(resume func()) {
+	lease, wanted := k.sessions.leasesOf(k.caller.Session)
 	//mutant: func(then func(session.Instant, error)) { then(k.sessions.epoch.clock(), nil) }(func(t0 session.Instant, err error) { //by TestDeposedMaster of ./cell
 	k.sessions.epoch.fence.Then(func(t0 session.Instant, err error) {
-		k.proof = proof{known: true, t0: t0, err: err}
+		k.proof = proof{known: true, lease: lease, wanted: wanted, t0: t0, err: err}
 		resume()
 	})
 }
@@ -202,14 +204,16 @@ func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 		if silent, err := s.awaitSignOfLife(ctx, k); silent || err != nil {
 			return Extension{}, err
 		}
+		p.lease, p.wanted = s.leasesOf(k.caller.Session)
 		//mutant: p.t0 = s.epoch.clock() //by TestSilentHolder of ./cell
 		p.t0, p.err = s.epoch.fence.Prove(ctx)
 	}
 	if p.err != nil {
 		return Extension{}, p.err
 	}
-	//mutant: return s.extendLease(k, s.epoch.clock())
-	return s.extendLease(k, p.t0)
+	//mutant: p.t0 = s.epoch.clock(); return s.extendLease(k, p)
+	//mutant: p.lease, p.wanted = s.leasesOf(k.caller.Session); return s.extendLease(k, p)
+	return s.extendLease(k, p)
 }
 
 // Abandon releases what a call holds.

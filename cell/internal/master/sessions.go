@@ -207,7 +207,7 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	}
 	k.place = &parked{}
 	box.Park(k.place)
-	k.patience = alignDue(due, lease).Sub(k.receipt)
+	k.due = alignDue(due, lease)
 	return k, nil
 }
 
@@ -248,11 +248,10 @@ func (s *Sessions) raiseLease(id api.SessionID, to time.Duration) {
 	}
 }
 
-// extendLease grants the lease from t0, and takes the events. It grants none to an ending session, or if
+// extendLease grants the lease from the start of the proof, and takes the events. It grants none to an ending session, or if
 // acknowledgements are pending or there is no recent sign of life.
-func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, error) {
-	id := k.caller.Session
-	lease, wanted := s.leasesOf(id)
+func (s *Sessions) extendLease(k *KeepAlive, p proof) (Extension, error) {
+	id, lease, wanted, t0 := k.caller.Session, p.lease, p.wanted, p.t0
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box, ok := s.boxes.ByID[id]
