@@ -66,7 +66,7 @@
 //
 // (M2) L is at most the session's Lease in the Table of the master's committed
 // state, as the master read it before p: Table.RaiseLease commits before the
-// first longer grant. What it reads after p may be what its successor wrote.
+// first longer grant. Later its state may be that of its successor.
 //
 // (M3) It proposes the end of a session only after Leases made it EXPIRING.
 // That is either when Tick returned the session, or after Stop. After Stop it
