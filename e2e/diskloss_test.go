@@ -25,6 +25,7 @@ func startThree(t *testing.T, contents string) *byHand {
 	for _, id := range rollingIDs[:3] {
 		b.serve(id, 3, "--bootstrap")
 	}
+	b.awaitMaster()
 	b.must("put", "/ls/local/file", contents)
 	return b
 }
